@@ -2,7 +2,7 @@
 //!
 //! It is the monotonic clock of the process that tests: no server's clock, and it does not count suspended time.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 /// A moment to measure from.
 #[derive(Debug, Clone, Copy)]
@@ -33,6 +33,20 @@ impl Stopwatch {
 )]
 pub fn pause(time: Duration) {
     std::thread::sleep(time);
+}
+
+/// The wall clock, as a scripted master tells it: the time since 1970.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "a master has a wall clock, and TIME tells it"
+)]
+pub(crate) fn wall_clock() -> Duration {
+    SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default()
+}
+
+/// The present moment for the timers of a relay.
+pub(crate) fn timer_now() -> tokio::time::Instant {
+    tokio::time::Instant::now()
 }
 
 /// Asks again and again until the condition holds; false when the time is over.

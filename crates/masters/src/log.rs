@@ -1,6 +1,8 @@
-//! One request as it was seen on its way to a master.
+//! Requests as they were seen on their way to a master, and the journal that numbers them.
 
 use std::time::Duration;
+
+use crate::clock::Stopwatch;
 
 /// One request, as the relay or the scripted master received it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,5 +44,38 @@ impl Request {
             .map(|arg| arg.escape_ascii().to_string())
             .collect::<Vec<_>>()
             .join(" ")
+    }
+}
+
+/// Numbers and keeps requests.
+#[derive(Debug)]
+pub(crate) struct Journal {
+    watch: Stopwatch,
+    next: u64,
+    pub(crate) requests: Vec<Request>,
+}
+
+impl Journal {
+    pub(crate) fn start() -> Self {
+        Self {
+            watch: Stopwatch::start(),
+            next: 0,
+            requests: Vec::new(),
+        }
+    }
+
+    pub(crate) fn note(&mut self, connection: u64, args: Vec<Vec<u8>>) {
+        let (seq, at) = (self.next, self.elapsed());
+        self.next += 1;
+        self.requests.push(Request {
+            seq,
+            connection,
+            at,
+            args,
+        });
+    }
+
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.watch.elapsed()
     }
 }
