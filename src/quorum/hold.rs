@@ -7,6 +7,7 @@
 //! 4. After `end` nothing is asked for any more: no extension follows a release.
 
 use super::{ExtendOutcome, Lease, Moment};
+use std::fmt;
 use std::time::Duration;
 
 /// Loss is aimed this long before the end of the validity: room to be told and to stop.
@@ -33,6 +34,21 @@ pub enum Loss {
     WatchdogDied,
     /// This process is a fork of the one that acquired.
     Forked,
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Expired => f.write_str("its validity ran out"),
+            Self::HeldTooLong => f.write_str("it was held for the longest time allowed"),
+            Self::NotOurs { missing, foreign } => write!(
+                f,
+                "it is no longer ours: {missing} masters have no key and {foreign} have somebody else's"
+            ),
+            Self::WatchdogDied => f.write_str("the watchdog that extends it has died"),
+            Self::Forked => f.write_str("this process is a fork of the one that acquired it"),
+        }
+    }
 }
 
 /// What a holder does next.
@@ -161,6 +177,19 @@ impl Hold {
             }
             Some(_) | None => HoldAction::WaitUntil(self.lose_at()),
         }
+    }
+
+    /// Looks only whether the lock is lost by now, and leaves the telling to [`poll`](Self::poll).
+    pub fn poll_loss(&mut self, now: Moment) -> Option<Loss> {
+        if !self.ended && self.lost.is_none() && now >= self.lose_at() {
+            self.lost = Some(self.expiry_reason(now));
+        }
+        self.lost
+    }
+
+    /// An extension that was asked for was not sent: it stays due.
+    pub fn handle_extension_postponed(&mut self) {
+        self.extending = false;
     }
 
     /// Whether the holder may still rely on the lock.

@@ -1,0 +1,121 @@
+//! Keeps one lane connected: tries in the background, with backoff, for as long as it is wanted.
+//!
+//! Supervisors run in the service thread. A home lane's socket belongs to the application's
+//! runtime, so its connecting is spawned there.
+
+use super::clock;
+use super::pool::{Pool, Route};
+use super::random;
+use crate::master::{Connected, Fault, FaultKind, Lane, connect};
+use crate::quorum::Retry;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::runtime::Handle;
+
+/// The first pause after a failed connection is below this, the last below the other: a master
+/// that comes back votes again within a second, and one that is gone costs two small attempts
+/// a second.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LAST_PAUSE: Duration = Duration::from_millis(500);
+/// How long beyond its own timeout a connection attempt in the application's runtime may take:
+/// a runtime that is not run does not answer.
+const RUNTIME_GRACE: Duration = Duration::from_millis(500);
+
+/// Keeps the lane of this master on this route connected, for as long as the future is polled.
+pub(crate) async fn supervise(pool: Arc<Pool>, index: usize, route: Route) {
+    let retry = Retry::new(FIRST_PAUSE, LAST_PAUSE);
+    let lane = Arc::clone(pool.masters[index].lane(route));
+    let mut failures = 0_u32;
+    loop {
+        if lane.is_up() || !pool.is_wanted(route) {
+            failures = 0;
+            lane.wake.notified().await;
+            pool.changed.notify_waiters();
+            continue;
+        }
+        let epoch = lane.epoch();
+        match try_once(&pool, &lane, epoch, index, route).await {
+            Ok(()) => failures = 0,
+            Err(fault) => {
+                failures = failures.saturating_add(1);
+                lane.fail(epoch, fault);
+            }
+        }
+        pool.changed.notify_waiters();
+        if failures > 0 {
+            let pause = retry.pause(failures, random::draw());
+            // Woken early where the lane was restarted for another runtime.
+            if tokio::time::timeout(pause, lane.wake.notified())
+                .await
+                .is_ok()
+            {
+                failures = 0;
+            }
+        }
+    }
+}
+
+async fn try_once(
+    pool: &Arc<Pool>,
+    lane: &Arc<Lane>,
+    epoch: u64,
+    index: usize,
+    route: Route,
+) -> Result<(), Fault> {
+    let info = pool.masters[index].info.clone();
+    let timeout = pool.connect_timeout;
+    let weak = Arc::downgrade(lane);
+    let on_end = move || {
+        if let Some(lane) = weak.upgrade() {
+            lane.end(epoch, Fault::new(FaultKind::ConnectionLost), clock::now());
+        }
+    };
+    let connected = match route {
+        Route::Service => connect(&info, timeout, on_end).await?,
+        Route::Home => {
+            let home = pool
+                .home()
+                .ok_or_else(|| Fault::new(FaultKind::NotConnected))?;
+            in_home(&home, timeout, async move {
+                connect(&info, timeout, on_end).await
+            })
+            .await?
+        }
+    };
+    let Connected {
+        connection,
+        abilities,
+        identity,
+    } = connected;
+    if let Some(objection) = pool.identify(index, identity) {
+        return Err(objection);
+    }
+    lane.bring_up(epoch, connection, abilities, clock::now());
+    pool.wake_sweeper();
+    Ok(())
+}
+
+/// Connects in the application's runtime, which may have ended or may not be running.
+async fn in_home(
+    home: &Handle,
+    timeout: Duration,
+    work: impl Future<Output = Result<Connected, Fault>> + Send + 'static,
+) -> Result<Connected, Fault> {
+    let task = home.spawn(work);
+    let abort = task.abort_handle();
+    match tokio::time::timeout(timeout.saturating_add(RUNTIME_GRACE), task).await {
+        Ok(Ok(connected)) => connected,
+        Ok(Err(_)) => Err(Fault::with_detail(
+            FaultKind::NotConnected,
+            "its runtime has ended",
+        )),
+        Err(_) => {
+            abort.abort();
+            Err(Fault::with_detail(
+                FaultKind::NotConnected,
+                "its runtime is not running",
+            ))
+        }
+    }
+}

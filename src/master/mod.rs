@@ -1,0 +1,16 @@
+//! Floor 1, one master: its address, its connection, its commands, and what a fault means.
+//!
+//! It knows nothing of quorums or other masters: requests go in, votes and answers come out.
+
+mod address;
+mod commands;
+mod connect;
+mod fault;
+mod lane;
+
+pub use address::MasterAddress;
+pub(crate) use address::same_place;
+pub(crate) use commands::{Abilities, Key, ask, delete, extend, parse, set};
+pub(crate) use connect::{Connected, Identity, connect};
+pub use fault::{Fault, FaultKind};
+pub(crate) use lane::{Lane, Need, Reply, Undo};
