@@ -5,7 +5,7 @@ use crate::master::{Fault, FaultKind, Identity, Lane, Undo};
 use crate::quorum::{Members, Moment, Terms};
 use redis::ConnectionInfo;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -65,7 +65,7 @@ pub(crate) struct Pool {
     pub(crate) terms: Terms,
     pub(crate) connect_timeout: Duration,
     /// The runtime in which the home lanes live.
-    home: Mutex<Option<Handle>>,
+    home: RwLock<Option<Handle>>,
     /// Whether the service lanes are to be connected.
     service_wanted: AtomicBool,
     /// Told whenever a lane comes up or goes down.
@@ -88,7 +88,7 @@ impl Pool {
             masters: masters.collect(),
             terms: settings.terms,
             connect_timeout: settings.connect_timeout,
-            home: Mutex::new(None),
+            home: RwLock::new(None),
             service_wanted: AtomicBool::new(false),
             changed: Notify::new(),
             sweeping: AtomicBool::new(false),
@@ -104,30 +104,47 @@ impl Pool {
             self.want_service();
             return Route::Service;
         };
-        let mut home = self.home.lock().unwrap_or_else(PoisonError::into_inner);
-        match home.as_ref() {
-            Some(known) if known.id() == current.id() => Route::Home,
-            Some(known) if is_alive(known) => {
-                drop(home);
+        let known = self.home.read().unwrap_or_else(PoisonError::into_inner);
+        match known.as_ref() {
+            Some(home) if home.id() == current.id() => Route::Home,
+            Some(home) if is_alive(home) => {
+                drop(known);
                 self.want_service();
                 Route::Service
             }
             Some(_) | None => {
-                *home = Some(current);
-                drop(home);
-                let now = clock::now();
-                for master in &self.masters {
-                    master.home.restart(now);
-                }
-                Route::Home
+                drop(known);
+                self.move_home(current)
             }
         }
+    }
+
+    /// Makes this runtime the home, unless another thread has done so meanwhile.
+    fn move_home(&self, current: Handle) -> Route {
+        let mut home = self.home.write().unwrap_or_else(PoisonError::into_inner);
+        if home
+            .as_ref()
+            .is_some_and(|known| known.id() != current.id() && is_alive(known))
+        {
+            drop(home);
+            self.want_service();
+            return Route::Service;
+        }
+        if home.as_ref().is_none_or(|known| known.id() != current.id()) {
+            *home = Some(current);
+            drop(home);
+            let now = clock::now();
+            for master in &self.masters {
+                master.home.restart(now);
+            }
+        }
+        Route::Home
     }
 
     /// The runtime of the home lanes, if it is known.
     pub(crate) fn home(&self) -> Option<Handle> {
         self.home
-            .lock()
+            .read()
             .unwrap_or_else(PoisonError::into_inner)
             .clone()
     }
@@ -269,7 +286,7 @@ impl Pool {
         };
         self.masters[index]
             .lane(other)
-            .has_unanswered(key)
+            .has_unanswered(key, clock::now())
             .then(|| Fault::new(FaultKind::BehindOwnUndo))
     }
 }

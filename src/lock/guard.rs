@@ -8,7 +8,7 @@ use crate::driver::{self, Releasing, clock};
 use crate::error::{Error, ErrorKind, master_answers};
 use crate::quorum::{ExtendOutcome, Lease, Loss, ReleaseOutcome};
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 /// What a release found.
@@ -31,7 +31,7 @@ pub enum Released {
 pub struct Guard {
     cell: Arc<Cell>,
     /// Set by the first release that was confirmed.
-    spent: Mutex<Option<Released>>,
+    spent: OnceLock<Released>,
     /// Given up without a release, by `into_parts`.
     given_up: bool,
     life: Arc<Life>,
@@ -41,7 +41,7 @@ impl Guard {
     pub(crate) fn new(life: Arc<Life>, cell: Arc<Cell>) -> Self {
         Self {
             cell,
-            spent: Mutex::new(None),
+            spent: OnceLock::new(),
             given_up: false,
             life,
         }
@@ -177,7 +177,7 @@ impl Guard {
         if self.cell.core.is_forked() {
             return Err(self.lost_error(Vec::new()));
         }
-        if let Some(released) = *self.spent() {
+        if let Some(released) = self.spent.get().copied() {
             return Ok(released);
         }
         let pool = &self.cell.core.pool;
@@ -203,8 +203,7 @@ impl Guard {
         };
         // Decided: what is still unanswered is looked after in the background.
         drop(call.releasing.take());
-        *self.spent() = Some(released);
-        Ok(released)
+        Ok(*self.spent.get_or_init(|| released))
     }
 
     /// Gives the guard up without releasing: the lock can be adopted elsewhere while it lasts.
@@ -231,15 +230,11 @@ impl Guard {
             answers,
         )
     }
-
-    fn spent(&self) -> std::sync::MutexGuard<'_, Option<Released>> {
-        self.spent.lock().unwrap_or_else(PoisonError::into_inner)
-    }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        if self.given_up || self.life.core().is_forked() || self.spent().is_some() {
+        if self.given_up || self.spent.get().is_some() || self.life.core().is_forked() {
             return;
         }
         driver::in_background(&self.cell.core.pool, self.cell.end());

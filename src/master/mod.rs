@@ -5,12 +5,16 @@
 mod address;
 mod commands;
 mod connect;
+mod debts;
 mod fault;
 mod lane;
+mod reply;
 
 pub use address::MasterAddress;
 pub(crate) use address::same_place;
 pub(crate) use commands::{Abilities, Key, ask, delete, extend, parse, set};
 pub(crate) use connect::{Connected, Identity, connect};
+pub(crate) use debts::Undo;
 pub use fault::{Fault, FaultKind};
-pub(crate) use lane::{Lane, Need, Reply, Undo};
+pub(crate) use lane::{Lane, Need};
+pub(crate) use reply::Reply;
