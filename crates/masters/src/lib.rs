@@ -4,16 +4,19 @@
 //! stuck. It knows nothing of locks, tokens or quorums: it starts servers, breaks them, and says what they were sent.
 //!
 //! * [`Server`] and [`Fleet`]: processes of the caller's own, in their own folders, gone when dropped;
-//! * a relay: a TCP proxy that delays, holds, drops and cuts, and logs each request;
-//! * a scripted master: a listener that speaks RESP and answers what it was told to;
-//! * local masters: throwaway servers that outlive the process that started them.
+//! * [`Relay`]: a TCP proxy that delays, holds, drops and cuts, and logs each request;
+//! * [`ScriptedMaster`]: a listener that speaks RESP and answers what it was told to;
 //!
 //! ```no_run
-//! use quorumlock_masters::Fleet;
+//! use quorumlock_masters::{Fleet, Relay, Rule};
 //! use std::time::Duration;
 //!
 //! let fleet = Fleet::start(3);
+//! let relay = Relay::to(fleet[2].address());
+//! relay.answers(Rule::Delay(Duration::from_millis(150)));
 //! fleet[0].pause();
+//! let urls = [fleet[0].url(), fleet[1].url(), relay.url()];
+//! # drop(urls);
 //! fleet[0].resume();
 //! fleet.assert_no_key("payment:4821", Duration::from_millis(500));
 //! ```
@@ -32,6 +35,7 @@ mod process;
 mod program;
 mod relay;
 mod resp;
+mod scripted;
 mod server;
 mod start;
 mod wire;
@@ -43,6 +47,9 @@ pub use monitor::Monitor;
 pub use program::Flavour;
 pub use relay::{Close, Connections, Relay, Rule};
 pub use resp::{CommandParser, Reply};
+pub use scripted::{
+    ConnectFault, Fault, FaultRule, RuleId, ScriptCall, ScriptedMaster, Store, WRONG_TYPE,
+};
 pub use server::Server;
 pub use start::{ServerBuilder, StartError, TlsFiles};
 pub use wire::{CommandError, Wire};

@@ -1,5 +1,4 @@
 //! Real servers: started, looked into, paused, killed and restarted.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::process::{Command, Stdio};
 use std::time::Duration;
