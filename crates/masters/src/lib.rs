@@ -6,6 +6,7 @@
 //! * [`Server`] and [`Fleet`]: processes of the caller's own, in their own folders, gone when dropped;
 //! * [`Relay`]: a TCP proxy that delays, holds, drops and cuts, and logs each request;
 //! * [`ScriptedMaster`]: a listener that speaks RESP and answers what it was told to;
+//! * [`local`]: throwaway masters that outlive the process that started them.
 //!
 //! ```no_run
 //! use quorumlock_masters::{Fleet, Relay, Rule};
@@ -28,6 +29,7 @@
 
 mod clock;
 mod fleet;
+pub mod local;
 mod log;
 mod monitor;
 mod ports;
