@@ -1,7 +1,6 @@
 //! The one public error: which of the possible things it was, and each master's own answer.
 
-use crate::driver::{Answer as DriverAnswer, Pool};
-use crate::master::Fault;
+use crate::answer::{Answer, MasterAnswer};
 use crate::quorum::{BadInput, Loss};
 use std::fmt;
 use std::sync::Arc;
@@ -32,79 +31,6 @@ pub enum ErrorKind {
     NotALock,
     /// The handle was closed, or its watchdog has died.
     Closed,
-}
-
-/// One master's own answer.
-#[derive(Clone, Debug)]
-pub struct MasterAnswer {
-    index: usize,
-    address: Arc<str>,
-    answer: Answer,
-}
-
-impl MasterAnswer {
-    /// The master's place in the list, from zero.
-    pub fn index(&self) -> usize {
-        self.index
-    }
-
-    /// The master's address, without user or password.
-    pub fn address(&self) -> &str {
-        &self.address
-    }
-
-    /// What it answered.
-    pub fn answer(&self) -> &Answer {
-        &self.answer
-    }
-}
-
-/// What one master answered.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum Answer {
-    /// It did what was asked.
-    Granted,
-    /// It said that somebody else, or nobody, holds the lock.
-    Denied,
-    /// It gave no usable answer.
-    Failed(Fault),
-    /// Its answer was not waited for: the others had decided.
-    Unanswered,
-}
-
-impl fmt::Display for Answer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Granted => f.write_str("granted"),
-            Self::Denied => f.write_str("denied"),
-            Self::Failed(fault) => write!(f, "failed: {fault}"),
-            Self::Unanswered => f.write_str("not waited for"),
-        }
-    }
-}
-
-/// Turns the driver's answers into what is reported.
-pub(crate) fn master_answers(pool: &Pool, answers: Vec<DriverAnswer>) -> Vec<MasterAnswer> {
-    let addresses = pool
-        .masters
-        .iter()
-        .map(|master| Arc::clone(&master.address));
-    answers
-        .into_iter()
-        .zip(addresses)
-        .enumerate()
-        .map(|(index, (answer, address))| MasterAnswer {
-            index,
-            address,
-            answer: match answer {
-                DriverAnswer::Granted => Answer::Granted,
-                DriverAnswer::Denied => Answer::Denied,
-                DriverAnswer::Failed(fault) => Answer::Failed(fault),
-                DriverAnswer::Unanswered => Answer::Unanswered,
-            },
-        })
-        .collect()
 }
 
 /// Why an operation on a lock did not do what was asked.
@@ -288,7 +214,7 @@ impl Error {
         self.0
             .masters
             .iter()
-            .filter(|master| wanted(&master.answer))
+            .filter(|master| wanted(master.answer()))
             .count()
     }
 
@@ -381,7 +307,7 @@ impl std::error::Error for Error {
         self.0
             .masters
             .iter()
-            .find_map(|master| match &master.answer {
+            .find_map(|master| match master.answer() {
                 Answer::Failed(fault) => Some(fault as _),
                 Answer::Granted | Answer::Denied | Answer::Unanswered => None,
             })

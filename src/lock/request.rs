@@ -3,8 +3,9 @@
 use super::cell::{Beginning, Cell};
 use super::core::{Core, Life};
 use super::guard::Guard;
+use crate::answer::master_answers;
 use crate::driver::{Attempt, KeyFound, Order, Refusal, clock, look, random};
-use crate::error::{Error, ErrorKind, master_answers};
+use crate::error::{Error, ErrorKind};
 use crate::quorum::{AcquireOutcome, BadInput, Lease, Next, Patience, Waiting};
 use std::sync::Arc;
 use std::time::Duration;

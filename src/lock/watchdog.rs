@@ -250,3 +250,24 @@ fn attend(core: &Arc<Core>, cell: &Arc<Cell>, now: Moment) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{ErrorKind, Redlock};
+    use quorumlock_masters::Fleet;
+
+    #[tokio::test]
+    async fn if_the_watchdog_dies_every_guard_says_lost_and_nothing_more_is_acquired() {
+        let fleet = Fleet::start(3);
+        let redlock = Redlock::connect(fleet.urls()).await.unwrap();
+        let guard = redlock.lock("a").acquire().await.unwrap();
+        assert!(redlock.life().ask(Command::Die));
+        assert_eq!(guard.lost().await, Loss::WatchdogDied);
+        assert!(!guard.is_held());
+        let error = redlock.lock("b").try_acquire().await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
+        assert!(guard.release().await.is_ok());
+        fleet.assert_no_key("a", Duration::from_secs(2));
+    }
+}
