@@ -1,7 +1,7 @@
 //! One child process that cannot outlive its parent.
 //!
 //! Beside each child stands a watcher, a shell that waits for the end of a pipe whose other end this process holds.
-//! When this process ends, however it ends, the pipe closes and the watcher kills the child. (A parent-death signal
+//! When this process ends, however it ends, the pipe closes and the watcher kills the child and removes its folder. (A parent-death signal
 //! would need code between fork and exec, which is unsafe.) Child and watcher are in process groups of their own, so
 //! that an interrupt from the terminal reaches neither.
 //!
@@ -10,6 +10,7 @@
 
 use std::io;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -17,7 +18,7 @@ use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 use crate::clock::eventually;
 
-const WATCH: &str = r#"read line; kill -9 "$1""#;
+const WATCH: &str = r#"read line; kill -9 "$1"; rm -rf "$2""#;
 
 #[derive(Debug)]
 pub(crate) struct Process {
@@ -27,10 +28,12 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    pub(crate) fn spawn(command: &mut Command) -> io::Result<Self> {
+    /// Starts it; the watcher also removes the folder, which nobody else is left to do.
+    pub(crate) fn spawn(command: &mut Command, folder: &Path) -> io::Result<Self> {
         let mut child = command.process_group(0).stdin(Stdio::null()).spawn()?;
         let watcher = Command::new("sh")
             .args(["-c", WATCH, "quorumlock-watcher", &child.id().to_string()])
+            .arg(folder)
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())

@@ -200,6 +200,7 @@ impl ServerBuilder {
             args,
             envs: self.envs.clone(),
             password,
+            folder: folder.to_owned(),
             log: folder.join("log"),
         })
     }
@@ -237,6 +238,7 @@ pub(crate) struct Recipe {
     args: Vec<OsString>,
     envs: Vec<(OsString, OsString)>,
     pub(crate) password: Option<String>,
+    folder: PathBuf,
     pub(crate) log: PathBuf,
 }
 
@@ -254,7 +256,7 @@ impl Recipe {
         command
             .stdout(Stdio::from(log.try_clone()?))
             .stderr(Stdio::from(log));
-        let mut process = Process::spawn(&mut command)?;
+        let mut process = Process::spawn(&mut command, &self.folder)?;
         let came_up = poll(START, || {
             if !process.is_running() {
                 return Some(false);

@@ -228,4 +228,6 @@ fn a_killed_test_process_leaves_no_server() {
         "alive after {:?}",
         watch.elapsed()
     );
+    let left = || std::fs::read_dir(folder.path()).unwrap().count();
+    assert!(eventually(SOON, || left() == 1), "only the file is left");
 }
