@@ -1,0 +1,142 @@
+//! The only printer: what a verb answers and what went wrong, for people and as JSON.
+//!
+//! A reader that went away (`quorumlock status k | head -0`) is no error of ours: what cannot be printed is dropped.
+
+use std::ffi::OsStr;
+use std::io::Write;
+
+use serde_json::Value;
+
+use crate::exit::Exit;
+use crate::failure::Failure;
+
+/// What a verb has to say when it succeeded.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    /// For people, on standard output.
+    pub(crate) text: String,
+    /// For people, on standard error: what should not end up in `$(…)`.
+    pub(crate) note: String,
+    /// With `--json`, alone on standard output.
+    pub(crate) json: Value,
+    /// The exit status.
+    pub(crate) exit: Exit,
+}
+
+impl Answer {
+    /// Nothing to say.
+    pub(crate) fn nothing() -> Self {
+        Answer {
+            text: String::new(),
+            note: String::new(),
+            json: Value::Null,
+            exit: Exit::Done,
+        }
+    }
+}
+
+/// Prints what a verb answered.
+pub(crate) fn answer(answer: &Answer, json: bool) -> Exit {
+    if json {
+        out(&answer.json.to_string());
+    } else {
+        out(&answer.text);
+        err(&answer.note);
+    }
+    answer.exit
+}
+
+/// Prints what went wrong: a paragraph on standard error, and with `--json` its value on standard output.
+pub(crate) fn failure(failure: &Failure, json: bool) -> Exit {
+    if json {
+        out(&failure.to_json().to_string());
+    }
+    complain(&failure.message);
+    failure.exit
+}
+
+/// Prints a paragraph on standard error, after our name.
+pub(crate) fn complain(message: &str) {
+    err(&format!("quorumlock: {}", redact(message)));
+}
+
+/// Prints a line on standard error.
+pub(crate) fn err(text: &str) {
+    write(std::io::stderr(), text);
+}
+
+/// Prints bytes that are not ours to change (completions) on standard output.
+pub(crate) fn raw(bytes: &[u8]) {
+    drop(std::io::stdout().write_all(bytes));
+}
+
+/// Prints clap's answer: help and version are what was asked for, anything else is a failure.
+pub(crate) fn usage(error: &clap::Error, arguments: &[impl AsRef<OsStr>]) -> Exit {
+    let text = redact(error.render().to_string().trim_end());
+    if !error.use_stderr() {
+        out(&text);
+        return Exit::Done;
+    }
+    let ours = arguments
+        .iter()
+        .map(AsRef::as_ref)
+        .take_while(|argument| *argument != "--");
+    let json =
+        crate::settings::json_wished() || ours.into_iter().any(|argument| argument == "--json");
+    if json {
+        out(&Failure::usage(&text).to_json().to_string());
+    }
+    err(&text);
+    Exit::BadInput
+}
+
+fn out(text: &str) {
+    write(std::io::stdout(), text);
+}
+
+fn write(mut stream: impl Write, text: &str) {
+    if !text.is_empty() {
+        drop(stream.write_all(format!("{}\n", text.trim_end()).as_bytes()));
+        drop(stream.flush());
+    }
+}
+
+/// Puts `***` in the place of whatever stands between `://` and `@`, should a URL ever be quoted in a message (R29).
+pub(crate) fn redact(text: &str) -> String {
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(start) = rest.find("://") {
+        let (before, after) = rest.split_at(start + 3);
+        shown.push_str(before);
+        let end = after
+            .find(|c: char| c.is_whitespace() || c == '\'' || c == '"')
+            .unwrap_or(after.len());
+        let (url, next) = after.split_at(end);
+        match url.rsplit_once('@') {
+            Some((_, host)) => {
+                shown.push_str("***@");
+                shown.push_str(host);
+            }
+            None => shown.push_str(url),
+        }
+        rest = next;
+    }
+    shown.push_str(rest);
+    shown
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_secret_of_a_url_is_shown() {
+        let check = |text: &str, expected: &str| assert_eq!(redact(text), expected);
+        check("no URL", "no URL");
+        check("redis://host:1 is down", "redis://host:1 is down");
+        check("'redis://u:s3cret@host:1' and", "'redis://***@host:1' and");
+        check("redis://:s3cret@a,redis://:s3cret@b", "redis://***@b");
+        check("redis://u:p@ss/w?rd@host", "redis://***@host");
+        check("a://b@c \"d://e@f\" g", "a://***@c \"d://***@f\" g");
+    }
+}
