@@ -280,9 +280,9 @@ impl fmt::Display for Error {
             write!(
                 f,
                 "{comma} master {} ({}) {}",
-                master.index + 1,
-                master.address,
-                master.answer
+                master.index() + 1,
+                master.address(),
+                master.answer()
             )?;
         }
         Ok(())

@@ -75,6 +75,10 @@ pub use master::{Fault, FaultKind, MasterAddress};
 #[cfg(feature = "client")]
 pub use quorum::{BadInput, Loss};
 
+/// The redis crate this is built on, for its connection types.
+#[cfg(feature = "client")]
+pub use redis;
+
 /// The code in the README compiles.
 #[cfg(all(doctest, feature = "client"))]
 #[doc = include_str!("../README.md")]

@@ -210,7 +210,11 @@ impl Attempt {
             outcome,
             answers: self.answers(timed_out),
             denied: tally.denied(),
-            unreachable: tally.is_unreachable() || outcome == AcquireOutcome::TimedOut,
+            unreachable: if timed_out {
+                tally.is_unreachable_at_timeout()
+            } else {
+                tally.is_unreachable()
+            },
             hopeless: tally.is_hopeless(),
             timeout: self.timeout,
         })

@@ -7,7 +7,7 @@ use super::clock;
 use super::pool::{Pool, Route};
 use super::random;
 use crate::master::{Connected, Fault, FaultKind, Lane, connect};
-use crate::quorum::Retry;
+use crate::quorum::{Mending, Retry};
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,13 +18,18 @@ use tokio::runtime::Handle;
 /// a second.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LAST_PAUSE: Duration = Duration::from_millis(500);
+/// The last pause where waiting alone mends nothing (a wrong password, a server that is too old):
+/// the server's log is not filled with attempts.
+const LASTING_PAUSE: Duration = Duration::from_secs(5);
 /// How long beyond its own timeout a connection attempt in the application's runtime may take:
 /// a runtime that is not run does not answer.
 const RUNTIME_GRACE: Duration = Duration::from_millis(500);
 
 /// Keeps the lane of this master on this route connected, for as long as the future is polled.
 pub(crate) async fn supervise(pool: Arc<Pool>, index: usize, route: Route) {
-    let retry = Retry::new(FIRST_PAUSE, LAST_PAUSE);
+    let passing = Retry::new(FIRST_PAUSE, LAST_PAUSE);
+    let lasting = Retry::new(FIRST_PAUSE, LASTING_PAUSE);
+    let mut retry = passing;
     let lane = Arc::clone(pool.masters[index].lane(route));
     let mut failures = 0_u32;
     loop {
@@ -39,6 +44,10 @@ pub(crate) async fn supervise(pool: Arc<Pool>, index: usize, route: Route) {
             Ok(()) => failures = 0,
             Err(fault) => {
                 failures = failures.saturating_add(1);
+                retry = match fault.kind().mending() {
+                    Mending::Passing => passing,
+                    Mending::Lasting => lasting,
+                };
                 lane.fail(epoch, fault);
             }
         }

@@ -159,11 +159,6 @@ impl Cell {
         self.lock().hold.poll(now)
     }
 
-    /// An extension that fell due is left to the watchdog.
-    pub(crate) fn postpone_extension(&self) {
-        self.lock().hold.handle_extension_postponed();
-    }
-
     /// Makes the lock lost for a reason outside the protocol.
     pub(crate) fn lose(&self, loss: Loss) {
         self.lock().hold.lose(loss);

@@ -232,9 +232,8 @@ impl Lock {
 fn refusal_error(core: &Core, resource: &Arc<[u8]>, refusal: Refusal) -> Error {
     let kind = match refusal.outcome {
         AcquireOutcome::TooSlow => ErrorKind::TooSlow,
-        AcquireOutcome::TimedOut => ErrorKind::Unreachable,
-        AcquireOutcome::Refused | AcquireOutcome::Granted { .. } => {
-            if refusal.unreachable {
+        AcquireOutcome::TimedOut | AcquireOutcome::Refused | AcquireOutcome::Granted { .. } => {
+            if refusal.unreachable || refusal.denied.is_empty() {
                 ErrorKind::Unreachable
             } else {
                 ErrorKind::Held

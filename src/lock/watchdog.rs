@@ -83,10 +83,7 @@ impl Registry {
         match cell.poll(now) {
             HoldAction::WaitUntil(due) => self.place(cell, Some(due)),
             // Due at once: the watchdog polls again and acts on it.
-            HoldAction::Extend => {
-                cell.postpone_extension();
-                self.place(cell, Some(now));
-            }
+            HoldAction::Extend => self.place(cell, Some(now)),
             HoldAction::Lose(_) | HoldAction::Over => {
                 self.place(cell, None);
                 cell.tell();

@@ -173,7 +173,8 @@ impl Debts {
 
     /// How many undos are left to be answered here; copies sent elsewhere do not count.
     pub(super) fn left(&self) -> usize {
-        self.strays.len() + self.owed.iter().filter(|owed| !owed.copied).count()
+        let strays = self.strays.iter().filter(|stray| !stray.backed_up).count();
+        strays + self.owed.iter().filter(|owed| !owed.copied).count()
     }
 
     pub(super) fn is_empty(&self) -> bool {

@@ -189,10 +189,14 @@ impl Lane {
         self.up.store(true, Ordering::Release);
     }
 
-    /// Whatever connection the lane has is given up, for this reason.
+    /// A connection the lane has is given up, for this reason; a lane that is down stays as it is.
     pub(crate) fn bring_down(&self, fault: Fault, now: Moment) {
-        self.take_down(&mut self.write(), Link::Down(fault), now);
-        self.wake.notify_one();
+        let mut state = self.write();
+        if state.is_up() {
+            self.take_down(&mut state, Link::Down(fault), now);
+            drop(state);
+            self.wake.notify_one();
+        }
     }
 
     /// Connecting failed; the supervisor that says so tries again by itself.

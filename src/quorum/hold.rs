@@ -56,7 +56,7 @@ impl fmt::Display for Loss {
 pub enum HoldAction {
     /// Ask again at this moment.
     WaitUntil(Moment),
-    /// Send an extension now; its answer comes through `handle_extension`.
+    /// Send an extension now, and say so through `handle_extension_begun`.
     Extend,
     /// The lock is lost; said once, then [`HoldAction::Over`].
     Lose(Loss),
@@ -67,8 +67,9 @@ pub enum HoldAction {
 /// The life of one held lock.
 ///
 /// Calling order: [`begin`](Self::begin) with what the acquisition gave;
-/// [`poll`](Self::poll) at the moments that it names; after [`HoldAction::Extend`] exactly one
-/// [`handle_extension`](Self::handle_extension); [`end`](Self::end) when the holder lets go.
+/// [`poll`](Self::poll) at the moments that it names; for each extension that is sent, asked for
+/// by [`HoldAction::Extend`] or by hand, one [`handle_extension_begun`](Self::handle_extension_begun)
+/// and one [`handle_extension`](Self::handle_extension); [`end`](Self::end) when the holder lets go.
 #[derive(Clone, Debug)]
 pub struct Hold {
     lease: Lease,
@@ -77,7 +78,8 @@ pub struct Hold {
     extend_at: Option<Moment>,
     /// From here on nothing is extended.
     extend_no_more_at: Option<Moment>,
-    extending: bool,
+    /// Extensions that were sent and have not ended: the watchdog's, or by hand.
+    under_way: u32,
     lost: Option<Loss>,
     told: bool,
     ended: bool,
@@ -97,23 +99,23 @@ impl Hold {
         Self {
             lease,
             valid_until,
-            extend_at: watchdog.then(|| now.plus(lease.ttl() / 3)),
+            extend_at: watchdog.then(|| third_after_send(&lease, valid_until)),
             extend_no_more_at: longest.map(|span| now.plus(span)),
-            extending: false,
+            under_way: 0,
             lost: None,
             told: false,
             ended: false,
         }
     }
 
-    /// An extension by hand began: the watchdog does not send a second one beside it.
+    /// An extension was sent, because it was asked for or by hand: none is asked for beside it.
     pub fn handle_extension_begun(&mut self) {
-        self.extending = true;
+        self.under_way = self.under_way.saturating_add(1);
     }
 
     /// An extension ended.
     pub fn handle_extension(&mut self, outcome: ExtendOutcome, now: Moment) {
-        self.extending = false;
+        self.under_way = self.under_way.saturating_sub(1);
         if self.lost.is_some() || self.ended {
             return;
         }
@@ -125,7 +127,7 @@ impl Hold {
         match outcome {
             ExtendOutcome::Extended { valid_until } => {
                 self.valid_until = self.valid_until.max(valid_until);
-                self.reschedule(now.plus(self.lease.ttl() / 3));
+                self.reschedule(third_after_send(&self.lease, self.valid_until));
             }
             ExtendOutcome::NotOurs { missing, foreign } => {
                 self.lost = Some(Loss::NotOurs { missing, foreign });
@@ -164,13 +166,12 @@ impl Hold {
             return HoldAction::Lose(reason);
         }
         match self.extend_at {
-            Some(due) if !self.extending => {
+            Some(due) if self.under_way == 0 => {
                 if self.extend_no_more_at.is_some_and(|end| now >= end) {
                     self.extend_at = None;
                     return HoldAction::WaitUntil(self.lose_at());
                 }
                 if now >= due {
-                    self.extending = true;
                     return HoldAction::Extend;
                 }
                 HoldAction::WaitUntil(due.min(self.lose_at()))
@@ -185,11 +186,6 @@ impl Hold {
             self.lost = Some(self.expiry_reason(now));
         }
         self.lost
-    }
-
-    /// An extension that was asked for was not sent: it stays due.
-    pub fn handle_extension_postponed(&mut self) {
-        self.extending = false;
     }
 
     /// Whether the holder may still rely on the lock.
@@ -245,6 +241,13 @@ impl Hold {
     }
 }
 
+/// A third of the TTL after the round was sent that proved this validity (R17).
+fn third_after_send(lease: &Lease, valid_until: Moment) -> Moment {
+    valid_until
+        .minus(lease.most_validity())
+        .plus(lease.ttl() / 3)
+}
+
 #[cfg(test)]
 mod tests {
     use super::super::{Drift, LONGEST_TTL};
@@ -270,6 +273,7 @@ mod tests {
         let mut hold = hold(true, None);
         assert_eq!(hold.poll(at(0)), HoldAction::WaitUntil(at(100)));
         assert_eq!(hold.poll(at(100)), HoldAction::Extend);
+        hold.handle_extension_begun();
         assert_eq!(
             hold.poll(at(101)),
             HoldAction::WaitUntil(at(290)),
@@ -281,7 +285,7 @@ mod tests {
             },
             at(102),
         );
-        assert_eq!(hold.poll(at(102)), HoldAction::WaitUntil(at(202)));
+        assert_eq!(hold.poll(at(102)), HoldAction::WaitUntil(at(200)));
         assert_eq!(hold.valid_until(), at(395));
     }
 
@@ -289,10 +293,12 @@ mod tests {
     fn a_failed_extension_is_tried_again_within_the_validity() {
         let mut hold = hold(true, None);
         assert_eq!(hold.poll(at(100)), HoldAction::Extend);
+        hold.handle_extension_begun();
         hold.handle_extension(ExtendOutcome::Unsure, at(150));
         assert_eq!(hold.valid_until(), at(295), "nothing has changed");
         assert_eq!(hold.poll(at(150)), HoldAction::WaitUntil(at(165)));
         assert_eq!(hold.poll(at(165)), HoldAction::Extend);
+        hold.handle_extension_begun();
         hold.handle_extension(
             ExtendOutcome::Extended {
                 valid_until: at(460),
@@ -322,6 +328,7 @@ mod tests {
     fn an_extension_that_succeeds_too_late_is_not_believed() {
         let mut hold = hold(true, None);
         assert_eq!(hold.poll(at(100)), HoldAction::Extend);
+        hold.handle_extension_begun();
         hold.handle_extension(
             ExtendOutcome::Extended {
                 valid_until: at(395),
@@ -335,6 +342,7 @@ mod tests {
     fn proved_loss_is_told_at_once_with_its_reason() {
         let mut hold = hold(true, None);
         assert_eq!(hold.poll(at(100)), HoldAction::Extend);
+        hold.handle_extension_begun();
         hold.handle_extension(
             ExtendOutcome::NotOurs {
                 missing: 0,
@@ -356,6 +364,7 @@ mod tests {
     fn an_extension_never_brings_the_end_nearer() {
         let mut hold = hold(true, None);
         assert_eq!(hold.poll(at(100)), HoldAction::Extend);
+        hold.handle_extension_begun();
         hold.handle_extension(
             ExtendOutcome::Extended {
                 valid_until: at(120),
@@ -376,6 +385,7 @@ mod tests {
     fn after_the_end_nothing_happens() {
         let mut hold = hold(true, None);
         assert_eq!(hold.poll(at(100)), HoldAction::Extend);
+        hold.handle_extension_begun();
         hold.end();
         hold.handle_extension(
             ExtendOutcome::NotOurs {

@@ -140,6 +140,11 @@ impl Tally {
 
     /// Whether failures alone put a quorum out of reach, whoever holds the lock.
     pub fn is_unreachable(&self) -> bool {
+        self.failed.len() > self.masters - self.quorum()
+    }
+
+    /// The same, where time is up and who is silent has failed.
+    pub fn is_unreachable_at_timeout(&self) -> bool {
         self.failed.len() + self.open() > self.masters - self.quorum()
     }
 
@@ -216,8 +221,14 @@ mod tests {
             !majority(masters - lasting),
             "{votes:?}"
         );
+        let failed = count(|v| matches!(v, Vote::Failed(_)));
         assert_eq!(
             tally.is_unreachable(),
+            !majority(masters - failed),
+            "{votes:?}"
+        );
+        assert_eq!(
+            tally.is_unreachable_at_timeout(),
             !majority(granted + denied),
             "{votes:?}"
         );
