@@ -53,6 +53,25 @@ pub(crate) struct Refusal {
 }
 
 impl Refusal {
+    /// A quorum granted, but the hand-over came too late; the guard that was made rolls back.
+    pub(crate) fn too_slow(pool: &Pool, grants: Members) -> Self {
+        let answer = |index| {
+            if grants.contains(index) {
+                Answer::Granted
+            } else {
+                Answer::Unanswered
+            }
+        };
+        Self {
+            outcome: AcquireOutcome::TooSlow,
+            answers: (0..pool.masters.len()).map(answer).collect(),
+            denied: Members::NONE,
+            unreachable: false,
+            hopeless: false,
+            timeout: Duration::ZERO,
+        }
+    }
+
     /// The same refusal once more, for reporting.
     pub(crate) fn again(&self) -> Self {
         Self {
@@ -205,7 +224,10 @@ impl Attempt {
             });
         }
         let tally = self.round.tally();
-        let timed_out = matches!(outcome, AcquireOutcome::TimedOut | AcquireOutcome::TooSlow);
+        let timed_out = matches!(
+            outcome,
+            AcquireOutcome::TimedOut | AcquireOutcome::TooSlow | AcquireOutcome::CutShort
+        );
         Err(Refusal {
             outcome,
             answers: self.answers(timed_out),

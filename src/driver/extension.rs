@@ -3,7 +3,7 @@
 use super::clock;
 use super::pool::{Answer, Answers, Pool, Route};
 use crate::master::{Fault, FaultKind, Key, Need, Reply, extend, parse, set};
-use crate::quorum::{ExtendOutcome, ExtendRound, Extension, Lease, Members, Token};
+use crate::quorum::{ExtendOutcome, ExtendRound, Extension, Lease, Token};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
@@ -13,8 +13,9 @@ use std::task::{Context, Poll};
 pub(crate) trait HealGate: Sync {
     /// Calls `send` while the end of the hold is kept out, if the lock is still held.
     ///
-    /// From then on the holder knows that this master may have the key.
-    fn let_through(&self, master: usize, send: &mut dyn FnMut());
+    /// If it says that it has sent, the holder knows from then on that this master may have the
+    /// key. Says whether the hold still lasts.
+    fn let_through(&self, master: usize, send: &mut dyn FnMut() -> bool) -> bool;
 
     /// A heal was answered: nothing of it is under way any more.
     fn healed(&self, master: usize);
@@ -77,13 +78,13 @@ impl Extending {
     /// Heals take the service lane: a release that meets one follows it there.
     pub(crate) async fn heal(&mut self, gate: &dyn HealGate) {
         if matches!(self.round.outcome(), Some(ExtendOutcome::Extended { .. })) {
-            self.send_heals(gate);
-            self.wait(
-                |extending| extending.round.is_complete() && extending.heals.is_empty(),
-                Some(gate),
-            )
-            .await;
+            self.wait(Self::nothing_to_heal, Some(gate)).await;
         }
+    }
+
+    fn nothing_to_heal(&self) -> bool {
+        let due = self.round.due_for_heal(clock::now());
+        self.round.is_complete() && self.heals.is_empty() && due.is_empty()
     }
 
     /// Every master's answer: granted is extended, denied is missing or somebody else's.
@@ -107,9 +108,15 @@ impl Extending {
     async fn wait(&mut self, done: impl Fn(&Self) -> bool, gate: Option<&dyn HealGate>) {
         let rest = clock::now().until(self.round.deadline());
         let mut timer = pin!(tokio::time::sleep(rest));
+        let pool = Arc::clone(&self.pool);
+        let mut changed = pin!(pool.changed.notified());
         poll_fn(|cx| {
             self.poll_replies(cx);
             if let Some(gate) = gate {
+                // A lane that comes up may have a heal waiting for it.
+                while changed.as_mut().poll(cx).is_ready() {
+                    changed.set(pool.changed.notified());
+                }
                 self.send_heals(gate);
                 self.poll_heals(cx, gate);
             }
@@ -155,7 +162,11 @@ impl Extending {
     }
 
     fn send_heals(&mut self, gate: &dyn HealGate) {
-        let due: Members = self.round.poll_heal(clock::now());
+        let due = self.round.due_for_heal(clock::now());
+        if !due.is_empty() {
+            // A hold without a watchdog may not have wanted the service lanes yet.
+            self.pool.want_service();
+        }
         for index in due.iter() {
             let Self {
                 pool,
@@ -166,12 +177,19 @@ impl Extending {
                 ..
             } = self;
             let lane = pool.masters[index].lane(Route::Service);
+            let mut sent = false;
             let mut send = || {
+                // A lane that is not up yet is tried again when it is.
                 if let Ok(reply) = lane.send(Need::Create, |_| set(key, token, lease.ttl_ms())) {
                     heals.push((index, reply));
+                    sent = true;
                 }
+                sent
             };
-            gate.let_through(index, &mut send);
+            let held = gate.let_through(index, &mut send);
+            if sent || !held {
+                self.round.handle_heal_sent(index);
+            }
         }
     }
 

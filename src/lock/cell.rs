@@ -154,6 +154,11 @@ impl Cell {
         }
     }
 
+    /// Whether the watchdog extends this hold.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.lock().hold.is_watched()
+    }
+
     /// What the watchdog has to do for this hold now.
     pub(crate) fn poll(&self, now: Moment) -> HoldAction {
         self.lock().hold.poll(now)
@@ -253,14 +258,14 @@ impl Cell {
 }
 
 impl HealGate for Cell {
-    fn let_through(&self, master: usize, send: &mut dyn FnMut()) {
+    fn let_through(&self, master: usize, send: &mut dyn FnMut() -> bool) -> bool {
         let mut state = self.lock();
-        if !state.hold.is_held(clock::now()) {
-            return;
+        let held = state.hold.is_held(clock::now());
+        if held && send() {
+            state.sent.insert(master);
+            state.healing.insert(master);
         }
-        state.sent.insert(master);
-        state.healing.insert(master);
-        send();
+        held
     }
 
     fn healed(&self, master: usize) {

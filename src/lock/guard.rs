@@ -221,7 +221,12 @@ impl Guard {
 
     /// Gives the hold its place in the watchdog's timetable.
     pub(crate) fn register(&self) {
-        self.cell.core.registry.reschedule(&self.cell, clock::now());
+        let core = &self.cell.core;
+        if self.cell.is_watched() {
+            // The watchdog's own connections are made well before its first extension is due.
+            core.pool.want_service();
+        }
+        core.registry.reschedule(&self.cell, clock::now());
     }
 
     fn lost_error(&self, answers: Vec<crate::MasterAnswer>) -> Error {

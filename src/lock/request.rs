@@ -127,6 +127,7 @@ impl Lock {
         let lease = self.checked_lease(core)?;
         let began = clock::now();
         let mut waiting = Waiting::begin(core.retry, patience, began);
+        let mut last_decided = None;
         let mut order = Order {
             key,
             lease,
@@ -136,16 +137,13 @@ impl Lock {
         loop {
             let refusal = match Attempt::run(&core.pool, &order).await {
                 Ok(granted) => {
+                    let grants = granted.grants;
                     let guard = self.guard(core, &order, granted);
                     // Checked again before the hand-over (R8); dropping the guard rolls back.
                     if guard.remaining() > self.least {
                         return Ok(guard);
                     }
-                    return Err(Error::of_masters(
-                        ErrorKind::TooSlow,
-                        &self.resource,
-                        Vec::new(),
-                    ));
+                    Refusal::too_slow(&core.pool, grants)
                 }
                 Err(refusal) => refusal,
             };
@@ -155,17 +153,26 @@ impl Lock {
             {
                 return Err(error);
             }
-            let error = |refusal| refusal_error(core, &self.resource, refusal);
-            match waiting.handle_refusal(clock::now(), random::draw()) {
-                Next::GiveUp if patience == Patience::Once => return Err(error(refusal)),
-                Next::GiveUp => {
+            // An attempt that our own deadline cut short says nothing of the masters: what is
+            // reported then is the one before.
+            if refusal.outcome != AcquireOutcome::CutShort || last_decided.is_none() {
+                last_decided = Some(refusal);
+            }
+            let next = waiting.handle_refusal(clock::now(), random::draw());
+            match (next, last_decided.take()) {
+                (Next::GiveUp, Some(refusal)) => {
+                    let error = refusal_error(core, &self.resource, refusal);
+                    if patience == Patience::Once {
+                        return Err(error);
+                    }
                     let waited = clock::now().since(began);
-                    return Err(error(refusal).gave_up(waited, waiting.refusals()));
+                    return Err(error.gave_up(waited, waiting.refusals()));
                 }
-                Next::PauseUntil(wake) => {
-                    drop(refusal);
+                (Next::PauseUntil(wake), decided) => {
+                    last_decided = decided;
                     tokio::time::sleep(clock::now().until(wake)).await;
                 }
+                (Next::GiveUp, None) => unreachable!("a refusal was just kept"),
             }
             core.check_open()?;
             order.give_up_at = waiting.deadline();
@@ -232,7 +239,10 @@ impl Lock {
 fn refusal_error(core: &Core, resource: &Arc<[u8]>, refusal: Refusal) -> Error {
     let kind = match refusal.outcome {
         AcquireOutcome::TooSlow => ErrorKind::TooSlow,
-        AcquireOutcome::TimedOut | AcquireOutcome::Refused | AcquireOutcome::Granted { .. } => {
+        AcquireOutcome::TimedOut
+        | AcquireOutcome::CutShort
+        | AcquireOutcome::Refused
+        | AcquireOutcome::Granted { .. } => {
             if refusal.unreachable || refusal.denied.is_empty() {
                 ErrorKind::Unreachable
             } else {

@@ -212,6 +212,7 @@ fn kind_of_code(code: &str, detail: Option<&str>) -> Option<FaultKind> {
         "NOPERM" => FaultKind::NoPermission,
         // A script that runs into a missing right answers with a plain ERR.
         "ERR" if detail.contains("user executing the script can't") => FaultKind::NoPermission,
+        "ERR" if detail.contains("ACL failure in script") => FaultKind::NoPermission,
         "ERR" if detail.contains("NOPERM") => FaultKind::NoPermission,
         "LOADING" => FaultKind::Loading,
         "READONLY" => FaultKind::ReadOnly,

@@ -26,6 +26,8 @@ pub enum AcquireOutcome {
     TooSlow,
     /// The per-master timeout passed before it was decided: who is silent counts as failed.
     TimedOut,
+    /// The caller's own wait ended before it was decided: silence says nothing of the masters.
+    CutShort,
 }
 
 /// One fan-out of `SET key token NX PX ttl` to all masters.
@@ -41,6 +43,8 @@ pub struct AcquireRound {
     may_hold: Members,
     least: Duration,
     timeout_at: Moment,
+    /// The end of the caller's own wait, where it comes before the timeout.
+    cut_at: Option<Moment>,
     valid_until: Moment,
     outcome: Option<AcquireOutcome>,
 }
@@ -62,7 +66,8 @@ impl AcquireRound {
             tally: Tally::new(terms.masters),
             may_hold: Members::NONE,
             least,
-            timeout_at: give_up_at.map_or(timeout_at, |end| end.min(timeout_at)),
+            timeout_at,
+            cut_at: give_up_at.filter(|end| *end < timeout_at),
             valid_until: lease.valid_until(now),
             outcome: None,
         }
@@ -100,12 +105,16 @@ impl AcquireRound {
         self.decide(now);
         if self.outcome.is_none() && now >= self.timeout_at {
             self.outcome = Some(AcquireOutcome::TimedOut);
+        } else if self.outcome.is_none() && self.cut_at.is_some_and(|end| now >= end) {
+            self.outcome = Some(AcquireOutcome::CutShort);
         }
     }
 
-    /// When an undecided round ends: the earlier of its timeout and the end of its validity.
+    /// When an undecided round ends: the earliest of its timeout, the end of its validity and
+    /// the end of the caller's own wait.
     pub fn deadline(&self) -> Moment {
-        self.timeout_at.min(self.too_slow_at())
+        let own = self.timeout_at.min(self.too_slow_at());
+        self.cut_at.map_or(own, |end| end.min(own))
     }
 
     /// How the attempt ended, once it has.
@@ -266,8 +275,10 @@ mod tests {
             masters: 1,
             timeout: None,
         };
-        let round = AcquireRound::begin(&terms, &lease, Duration::ZERO, Some(at(20)), at(0));
+        let mut round = AcquireRound::begin(&terms, &lease, Duration::ZERO, Some(at(20)), at(0));
         assert_eq!(round.deadline(), at(20));
+        round.handle_time(at(20));
+        assert_eq!(round.outcome(), Some(AcquireOutcome::CutShort));
     }
 
     #[test]

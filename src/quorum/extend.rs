@@ -44,7 +44,7 @@ pub enum ExtendOutcome {
 /// One fan-out of compare-and-extend to all masters.
 ///
 /// Calling order as for every round; after `Extended`, answers that still come are handed in
-/// until [`deadline`](Self::deadline), and [`poll_heal`](Self::poll_heal) names the masters
+/// until [`deadline`](Self::deadline), and [`due_for_heal`](Self::due_for_heal) names the masters
 /// that may be given the key again.
 #[derive(Clone, Debug)]
 pub struct ExtendRound {
@@ -117,17 +117,21 @@ impl ExtendRound {
         &self.tally
     }
 
-    /// The masters to give the key again, each named once (R16).
+    /// The masters to give the key again (R16).
     ///
-    /// Empty unless a quorum has extended in this round and its validity still lasts.
-    pub fn poll_heal(&mut self, now: Moment) -> Members {
+    /// Empty unless a quorum has extended in this round and its validity still lasts. A master
+    /// is named until [`handle_heal_sent`](Self::handle_heal_sent) says that it was sent one.
+    pub fn due_for_heal(&self, now: Moment) -> Members {
         let proved = matches!(self.outcome, Some(ExtendOutcome::Extended { .. }));
         if !proved || now >= self.valid_until {
             return Members::NONE;
         }
-        let due = self.missing.without(self.healed);
-        self.healed = self.missing;
-        due
+        self.missing.without(self.healed)
+    }
+
+    /// A heal was sent to this master: it gets no second one in this round.
+    pub fn handle_heal_sent(&mut self, master: usize) {
+        self.healed.insert(master);
     }
 
     fn decide(&mut self, now: Moment) {
@@ -217,12 +221,13 @@ mod tests {
     fn heals_only_what_is_missing_after_a_proof_and_only_once() {
         let mut round = check(&[Missing, Extended], None);
         assert!(
-            round.poll_heal(at(5)).is_empty(),
+            round.due_for_heal(at(5)).is_empty(),
             "no quorum has proved anything yet"
         );
         round.handle_answer(2, Extended, at(6));
-        assert_eq!(round.poll_heal(at(6)).iter().collect::<Vec<_>>(), [0]);
-        assert!(round.poll_heal(at(6)).is_empty());
+        assert_eq!(round.due_for_heal(at(6)).iter().collect::<Vec<_>>(), [0]);
+        round.handle_heal_sent(0);
+        assert!(round.due_for_heal(at(6)).is_empty());
     }
 
     #[test]
@@ -234,8 +239,8 @@ mod tests {
             }),
         );
         round.handle_answer(2, Missing, at(50));
-        assert!(round.clone().poll_heal(at(988)).is_empty());
-        assert_eq!(round.poll_heal(at(987)).len(), 1);
+        assert!(round.clone().due_for_heal(at(988)).is_empty());
+        assert_eq!(round.due_for_heal(at(987)).len(), 1);
     }
 
     #[test]
@@ -246,7 +251,7 @@ mod tests {
                 valid_until: at(988),
             }),
         );
-        assert!(round.poll_heal(at(6)).is_empty());
+        assert!(round.due_for_heal(at(6)).is_empty());
         let mut lost = check(
             &[Missing, Missing],
             Some(ExtendOutcome::NotOurs {
@@ -254,7 +259,7 @@ mod tests {
                 foreign: 0,
             }),
         );
-        assert!(lost.poll_heal(at(6)).is_empty());
+        assert!(lost.due_for_heal(at(6)).is_empty());
     }
 
     #[test]

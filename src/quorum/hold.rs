@@ -6,50 +6,13 @@
 //! 3. Loss is said before the validity ends, never after, as long as somebody asks in time.
 //! 4. After `end` nothing is asked for any more: no extension follows a release.
 
-use super::{ExtendOutcome, Lease, Moment};
-use std::fmt;
+use super::{ExtendOutcome, Lease, Loss, Moment};
 use std::time::Duration;
 
 /// Loss is aimed this long before the end of the validity: room to be told and to stop.
 const MOST_LEAD: Duration = Duration::from_millis(5);
 /// The least pause before a failed extension is tried again.
 const LEAST_RETRY: Duration = Duration::from_millis(5);
-
-/// Why a holder can no longer be sure that it holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Loss {
-    /// The validity ran out: no extension was asked for, or none succeeded in time.
-    Expired,
-    /// The longest time to hold had passed, so that it was not extended any more.
-    HeldTooLong,
-    /// So many masters answered 'not yours' that the lock is no longer ours.
-    NotOurs {
-        /// How many masters had no key.
-        missing: usize,
-        /// How many masters had somebody else's.
-        foreign: usize,
-    },
-    /// The watchdog died: nothing extends, and nothing would tell in time.
-    WatchdogDied,
-    /// This process is a fork of the one that acquired.
-    Forked,
-}
-
-impl fmt::Display for Loss {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Expired => f.write_str("its validity ran out"),
-            Self::HeldTooLong => f.write_str("it was held for the longest time allowed"),
-            Self::NotOurs { missing, foreign } => write!(
-                f,
-                "it is no longer ours: {missing} masters have no key and {foreign} have somebody else's"
-            ),
-            Self::WatchdogDied => f.write_str("the watchdog that extends it has died"),
-            Self::Forked => f.write_str("this process is a fork of the one that acquired it"),
-        }
-    }
-}
 
 /// What a holder does next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -191,6 +154,11 @@ impl Hold {
     /// Whether the holder may still rely on the lock.
     pub fn is_held(&self, now: Moment) -> bool {
         self.lost.is_none() && !self.ended && now < self.lose_at()
+    }
+
+    /// Whether it is extended by itself.
+    pub fn is_watched(&self) -> bool {
+        self.extend_at.is_some()
     }
 
     /// The end of the validity.
