@@ -29,24 +29,37 @@ fn localhost(server: &Server) -> String {
 
 #[tokio::test]
 async fn locks_over_tls_with_an_authority_of_our_own() {
-    rustls::crypto::ring::default_provider().install_default().unwrap();
+    rustls::crypto::ring::default_provider()
+        .install_default()
+        .unwrap();
     let folder = tempfile::tempdir().unwrap();
     let (files, root) = certificates(folder.path());
-    let servers: Vec<Server> =
-        (0..3).map(|_| Server::builder().tls(files.clone()).start().unwrap()).collect();
+    let servers: Vec<Server> = (0..3)
+        .map(|_| Server::builder().tls(files.clone()).start().unwrap())
+        .collect();
 
     let trusted = servers.iter().map(|server| {
-        let certificates = redis::TlsCertificates { client_tls: None, root_cert: Some(root.clone()) };
+        let certificates = redis::TlsCertificates {
+            client_tls: None,
+            root_cert: Some(root.clone()),
+        };
         let client = redis::Client::build_with_tls(localhost(server), certificates).unwrap();
         client.get_connection_info().clone()
     });
     let redlock = Redlock::connect(trusted).await.unwrap();
-    let guard = redlock.lock("a").ttl(Duration::from_secs(5)).try_acquire().await.unwrap();
+    let guard = redlock
+        .lock("a")
+        .ttl(Duration::from_secs(5))
+        .try_acquire()
+        .await
+        .unwrap();
     assert!(guard.extend(Duration::from_secs(8)).await.is_ok());
     assert_eq!(guard.release().await.unwrap(), Released::WasOurs);
 
     // Without the authority nobody is believed, and the error says so for each master.
-    let strangers = Redlock::connect(servers.iter().map(localhost)).await.unwrap();
+    let strangers = Redlock::connect(servers.iter().map(localhost))
+        .await
+        .unwrap();
     let error = strangers.lock("a").try_acquire().await.unwrap_err();
     assert!(error.is_unreachable(), "{error}");
     for master in error.masters() {

@@ -184,20 +184,21 @@ impl Attempt {
 
     fn poll_replies(&mut self, cx: &mut Context<'_>) {
         let mut place = 0;
+        // Read once for what came together, after the first of it was seen to be there.
+        let mut now = None;
         while let Some((index, reply)) = self.replies.get_mut(place) {
             let index = *index;
             match reply.poll(cx, clock::now) {
                 Poll::Pending => place += 1,
                 Poll::Ready(answer) => {
                     drop(self.replies.swap_remove(place));
-                    self.hear(index, &answer);
+                    self.hear(index, &answer, *now.get_or_insert_with(clock::now));
                 }
             }
         }
     }
 
-    fn hear(&mut self, index: usize, answer: &Result<redis::Value, Fault>) {
-        let now = clock::now();
+    fn hear(&mut self, index: usize, answer: &Result<redis::Value, Fault>, now: Moment) {
         match parse::set(answer) {
             Ok(vote) => self.round.handle_vote(index, vote, now),
             Err(fault) => {

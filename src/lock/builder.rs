@@ -141,7 +141,7 @@ impl Builder {
             pool,
             self.prefix.into(),
             drift,
-            self.longest_ttl,
+            self.longest_ttl.min(crate::quorum::LONGEST_TTL),
             retry,
         ));
         let (commands, service) = watchdog::start(&core).map_err(|error| {

@@ -63,10 +63,8 @@ fn settings(info: ConnectionInfo) -> ConnectionInfo {
 impl From<&str> for MasterAddress {
     fn from(url: &str) -> Self {
         if !url.contains("://") {
-            return Self(Err(format!(
-                "{:?} is no URL; write redis://HOST:PORT",
-                without_secrets(url)
-            )));
+            // The text is not repeated: what is no URL may be a password, or contain one.
+            return Self(Err("this is no URL; write redis://HOST:PORT".to_owned()));
         }
         // redis-rs's own error is left out: it could repeat the URL with its password.
         Self(url.into_connection_info().map_err(|_| {
@@ -102,11 +100,6 @@ impl fmt::Debug for MasterAddress {
             Err(reason) => write!(f, "MasterAddress(unreadable: {reason})"),
         }
     }
-}
-
-/// What stands after the last `@`: all of a plain address, nothing of a password.
-fn without_secrets(address: &str) -> &str {
-    address.rsplit('@').next().unwrap_or_default()
 }
 
 /// Whether two addresses name the same place, whatever user or database they ask for.

@@ -152,15 +152,15 @@ pub(crate) struct Extend {
 }
 
 #[derive(Args, Debug)]
-#[group(id = "whose", required = true, multiple = false)]
+#[command(group(clap::ArgGroup::new("whose").args(["token", "force"]).required(true)))]
 pub(crate) struct Release {
     /// What is locked
     pub(crate) resource: OsString,
     /// The token that `acquire` printed: released only if the lock is still that
-    #[arg(long, value_name = "T", group = "whose")]
+    #[arg(long, value_name = "T")]
     pub(crate) token: Option<String>,
     /// Delete the lock, whoever holds it. Its holder may be working: only for when you know that it is not
-    #[arg(long, group = "whose")]
+    #[arg(long)]
     pub(crate) force: bool,
 }
 

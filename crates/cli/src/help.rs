@@ -89,7 +89,7 @@ Acquire a lock and keep it until it is released or its TTL ends.
 
 For scripts that cannot use `run`. Nothing extends the lock afterwards unless you call `extend`, and nothing ends your
 work when it is lost. Prints token=… and validity=… (how long you may rely on it, from now); with --json the fields
-resource, token, validity_ms, grants, masters.";
+resource, token, validity_ms, grants.";
 
 pub(crate) const ACQUIRE_EXAMPLES: &str = "\
 Examples:

@@ -113,6 +113,8 @@ pub(crate) fn redact(text: &str) -> String {
             .unwrap_or(after.len());
         let (url, next) = after.split_at(end);
         match url.rsplit_once('@') {
+            // The words of our own hints.
+            _ if url.starts_with("[USER:PASSWORD@]") => shown.push_str(url),
             Some((_, host)) => {
                 shown.push_str("***@");
                 shown.push_str(host);
@@ -133,6 +135,10 @@ mod tests {
     fn no_secret_of_a_url_is_shown() {
         let check = |text: &str, expected: &str| assert_eq!(redact(text), expected);
         check("no URL", "no URL");
+        check(
+            "redis://[USER:PASSWORD@]HOST",
+            "redis://[USER:PASSWORD@]HOST",
+        );
         check("redis://host:1 is down", "redis://host:1 is down");
         check("'redis://u:s3cret@host:1' and", "'redis://***@host:1' and");
         check("redis://:s3cret@a,redis://:s3cret@b", "redis://***@b");
