@@ -26,4 +26,4 @@ pub(crate) use inspect::{KeyFound, look};
 pub(crate) use pool::{Answer, Pool, Route, Settings};
 pub(crate) use release::{Held, Releasing, force, in_background, release};
 pub(crate) use supervise::supervise;
-pub(crate) use sweep::{drain, sweep};
+pub(crate) use sweep::{drain, left, sweep};

@@ -93,6 +93,15 @@ fn back_up(pool: &Pool, before: Moment, now: Moment) {
     }
 }
 
+/// How many undos are unanswered or owed.
+pub(crate) fn left(pool: &Pool) -> usize {
+    let now = clock::now();
+    let lanes = pool.masters.iter().flat_map(|master| {
+        [Route::Home, Route::Service].map(|route| master.lane(route).sweep(now).left)
+    });
+    lanes.sum()
+}
+
 /// Waits until nothing is unanswered or owed, at most so long; says how many undos are left.
 ///
 /// Undos are sent again on the service lanes without waiting for the home lanes' answers.

@@ -26,7 +26,9 @@ const NOMINAL_TTL: Duration = Duration::from_secs(10);
 ///
 /// All clones, and the guards acquired through them, share two connections to each master (the
 /// second once a watchdog extends) and one thread. A handle works from any tokio runtime with
-/// its timer and I/O enabled, also after the runtime that built it has ended.
+/// its timer and I/O enabled, also after the runtime that built it has ended. The connections
+/// live in the runtime that used the handle first; calls from another one that is alive at the
+/// same time go through the handle's own thread, which costs them a change of threads.
 ///
 /// The drop of the last handle or guard waits up to 50 ms for deletes that are still unanswered.
 /// [`close`](Self::close) waits as long as asked, and says what is left.
@@ -232,12 +234,11 @@ impl Redlock {
         }
         core.close();
         let (left, answer) = oneshot::channel();
-        if !self.life.ask(Command::Drain { at_most, left }) {
-            return Remaining { deletes: 0 };
-        }
-        Remaining {
-            deletes: answer.await.unwrap_or_default(),
-        }
+        let asked = self.life.ask(Command::Drain { at_most, left });
+        let drained = if asked { answer.await.ok() } else { None };
+        // Without a service thread nobody drains; what is left is counted all the same.
+        let deletes = drained.unwrap_or_else(|| driver::left(&core.pool));
+        Remaining { deletes }
     }
 
     /// Waits until a quorum is connected; an error names two entries that reach one server.
