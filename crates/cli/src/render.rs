@@ -72,7 +72,7 @@ pub(crate) fn raw(bytes: &[u8]) {
 
 /// Prints clap's answer: help and version are what was asked for, anything else is a failure.
 pub(crate) fn usage(error: &clap::Error, arguments: &[impl AsRef<OsStr>]) -> Exit {
-    let text = redact(error.render().to_string().trim_end());
+    let text = redact_more(error.render().to_string().trim_end());
     if !error.use_stderr() {
         out(&text);
         return Exit::Done;
@@ -103,28 +103,35 @@ fn write(mut stream: impl Write, text: &str) {
 
 /// Puts `***` in the place of whatever stands between `://` and `@`, should a URL ever be quoted in a message (R29).
 pub(crate) fn redact(text: &str) -> String {
-    let mut shown = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some(start) = rest.find("://") {
-        let (before, after) = rest.split_at(start + 3);
-        shown.push_str(before);
-        let end = after
-            .find(|c: char| c.is_whitespace() || c == '\'' || c == '"')
-            .unwrap_or(after.len());
-        let (url, next) = after.split_at(end);
-        match url.rsplit_once('@') {
-            // The words of our own hints.
-            _ if url.starts_with("[USER:PASSWORD@]") => shown.push_str(url),
-            Some((_, host)) => {
-                shown.push_str("***@");
-                shown.push_str(host);
-            }
-            None => shown.push_str(url),
+    redact_words(text, |word| word.contains("://"))
+}
+
+/// The same for a command line that could not be read, where a URL may have been mangled: `user:password@host`.
+fn redact_more(text: &str) -> String {
+    redact_words(text, |word| {
+        word.split('@')
+            .next()
+            .is_some_and(|user| user.contains(':'))
+    })
+}
+
+fn redact_words(text: &str, suspicious: impl Fn(&str) -> bool) -> String {
+    // The words of our own hints.
+    const HINT: &str = "://[USER:PASSWORD@]";
+    let ends_word = |c: char| c.is_whitespace() || c == '\'' || c == '"';
+    let show = |word: &str| match word.rsplit_once('@') {
+        Some((secret, host)) if suspicious(word) && !word.contains(HINT) => {
+            let scheme = secret.find("://").map_or("", |end| &secret[..end + 3]);
+            format!("{scheme}***@{host}")
         }
-        rest = next;
-    }
-    shown.push_str(rest);
-    shown
+        Some(_) | None => word.to_owned(),
+    };
+    text.split_inclusive(ends_word)
+        .map(|word| {
+            let (word, end) = word.split_at(word.trim_end_matches(ends_word).len());
+            show(word) + end
+        })
+        .collect()
 }
 
 #[cfg(test)]
@@ -144,5 +151,13 @@ mod tests {
         check("redis://:s3cret@a,redis://:s3cret@b", "redis://***@b");
         check("redis://u:p@ss/w?rd@host", "redis://***@host");
         check("a://b@c \"d://e@f\" g", "a://***@c \"d://***@f\" g");
+        check(
+            "the name user:bob@example is no URL",
+            "the name user:bob@example is no URL",
+        );
+        assert_eq!(
+            redact_more("no subcommand 'u:s3cret@host'"),
+            "no subcommand '***@host'"
+        );
     }
 }
