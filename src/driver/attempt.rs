@@ -48,6 +48,8 @@ pub(crate) struct Refusal {
     pub(crate) unreachable: bool,
     /// Failures that waiting cannot mend put a quorum out of reach.
     pub(crate) hopeless: bool,
+    /// So many masters answered that the key is of another type.
+    pub(crate) not_a_lock: bool,
     /// How long a caller may still look at the key of those that denied.
     pub(crate) timeout: Duration,
 }
@@ -68,6 +70,7 @@ impl Refusal {
             denied: Members::NONE,
             unreachable: false,
             hopeless: false,
+            not_a_lock: false,
             timeout: Duration::ZERO,
         }
     }
@@ -107,6 +110,11 @@ impl Attempt {
             });
             pool.wait_for(patience, |pool| pool.is_ready(route)).await;
         }
+        let patience = pool.terms.timeout_for(order.lease.ttl());
+        let patience = order
+            .give_up_at
+            .map_or(patience, |end| clock::now().until(end).min(patience));
+        pool.wait_for_own_undos(route, &order.key, patience).await;
         let mut attempt = Self::send(pool, route, order);
         let outcome = attempt.decide().await;
         attempt.finish(outcome)
@@ -239,9 +247,15 @@ impl Attempt {
                 tally.is_unreachable()
             },
             hopeless: tally.is_hopeless(),
+            not_a_lock: self.wrong_types() > self.pool.terms.masters - self.pool.terms.quorum(),
             timeout: self.timeout,
         })
         // Dropping self rolls back.
+    }
+
+    fn wrong_types(&self) -> usize {
+        let wrong = |(_, fault): &&(usize, Fault)| fault.kind() == FaultKind::WrongType;
+        self.faults.iter().filter(wrong).count()
     }
 
     fn answers(&self, timed_out: bool) -> Answers {

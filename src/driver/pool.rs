@@ -277,6 +277,21 @@ impl Pool {
         self.sweeping.store(false, Ordering::Release);
     }
 
+    /// Waits until earlier undos of this key on the other lanes bar no quorum any more (R21).
+    ///
+    /// Who used a resource in another runtime just before must not be refused by its own past.
+    pub(crate) async fn wait_for_own_undos(&self, route: Route, key: &[u8], at_most: Duration) {
+        let barred = || {
+            let objects = |index: &usize| self.order_objection(*index, route, key).is_some();
+            (0..self.masters.len()).filter(objects).count()
+        };
+        let bearable = self.terms.masters - self.terms.quorum();
+        let end = clock::now().plus(at_most);
+        while barred() > bearable && clock::now() < end {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    }
+
     /// Why no lane of this master may send a SET for this key now, if so (R21).
     pub(crate) fn order_objection(&self, index: usize, route: Route, key: &[u8]) -> Option<Fault> {
         let other = match route {

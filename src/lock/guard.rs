@@ -122,19 +122,23 @@ impl Guard {
     /// Extends by a lease that was checked.
     pub(crate) async fn extend_by(&self, lease: Lease) -> Result<Duration, Error> {
         let core = &self.cell.core;
+        if core.is_forked() {
+            return Err(self.lost_error(Vec::new()));
+        }
         let route = core.pool.route();
-        let Some(extending) = (if core.is_forked() {
-            None
-        } else {
-            self.cell.send_extension(route, lease)
-        }) else {
+        if !core.pool.is_ready(route) {
+            let patience = core.pool.connect_timeout.min(self.remaining());
+            core.pool
+                .wait_for(patience, |pool| pool.is_ready(route))
+                .await;
+        }
+        let Some(mut extending) = self.cell.send_extension(route, lease) else {
             return Err(self.lost_error(Vec::new()));
         };
         let mut open = OpenExtension {
             cell: &self.cell,
             outcome: ExtendOutcome::Unsure,
         };
-        let mut extending = extending;
         open.outcome = extending.outcome().await;
         let outcome = open.outcome;
         drop(open);

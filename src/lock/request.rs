@@ -243,7 +243,9 @@ fn refusal_error(core: &Core, resource: &Arc<[u8]>, refusal: Refusal) -> Error {
         | AcquireOutcome::CutShort
         | AcquireOutcome::Refused
         | AcquireOutcome::Granted { .. } => {
-            if refusal.unreachable || refusal.denied.is_empty() {
+            if refusal.not_a_lock {
+                ErrorKind::NotALock
+            } else if refusal.unreachable || refusal.denied.is_empty() {
                 ErrorKind::Unreachable
             } else {
                 ErrorKind::Held

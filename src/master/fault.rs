@@ -135,7 +135,8 @@ impl Fault {
             Some(code) => format!("{code} {detail}"),
             None => detail.to_owned(),
         });
-        let detail = detail.unwrap_or_else(|| error.to_string());
+        // One line, whatever a server says: errors are read as one paragraph.
+        let detail = one_line(&detail.unwrap_or_else(|| error.to_string()));
         Self {
             kind,
             detail: Some(Arc::from(detail)),
@@ -195,6 +196,10 @@ fn kind_of(error: &redis::RedisError) -> FaultKind {
     }
     match error.kind() {
         redis::ErrorKind::AuthenticationFailed => FaultKind::Auth,
+        // redis-rs tells an end of the connection within an answer as an answer it cannot read.
+        redis::ErrorKind::Parse if error.to_string().contains("end of input") => {
+            FaultKind::ConnectionLost
+        }
         redis::ErrorKind::Parse | redis::ErrorKind::UnexpectedReturnType => FaultKind::Protocol,
         _ if error.is_timeout() => FaultKind::Timeout,
         _ if error.is_connection_refusal() => FaultKind::Unreachable,
@@ -202,6 +207,14 @@ fn kind_of(error: &redis::RedisError) -> FaultKind {
         _ if error.is_io_error() => FaultKind::Unreachable,
         _ => FaultKind::Server,
     }
+}
+
+fn one_line(text: &str) -> String {
+    let words = text.split(|c: char| c.is_whitespace() || c.is_control());
+    words
+        .filter(|word| !word.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ")
 }
 
 /// Reads a server's error code; some say more in the text that follows it.
