@@ -6,7 +6,8 @@
 //!
 //! Invariants:
 //! 1. Every hold that is neither lost nor ended has a place in the timetable.
-//! 2. It looks at the clock at least every [`SLICE`], since timers do not count suspended time.
+//! 2. While anything is held it looks at the clock at least every [`SLICE`], since timers do not
+//!    count suspended time.
 //! 3. If the thread ends for another reason than the end of the handle, every hold is lost and
 //!    every new acquisition fails.
 
@@ -26,6 +27,9 @@ use tokio::task::JoinSet;
 
 /// The longest the watchdog sleeps: a resumed host learns of its losses within this time.
 const SLICE: Duration = Duration::from_millis(100);
+
+/// The longest sleep while nothing is held; any hold that comes wakes.
+const LONGEST_SLEEP: Duration = Duration::from_secs(3_600);
 
 /// What the service thread is asked for.
 #[derive(Debug)]
@@ -124,8 +128,8 @@ impl Registry {
         match first {
             Some(((due, _), cell)) if *due <= now => Ok(Arc::clone(cell)),
             _ => {
-                let slice = now.plus(SLICE);
-                let next = first.map_or(slice, |((due, _), _)| slice.min(*due));
+                // Without a hold there is nothing to be late for: the next one wakes.
+                let next = first.map_or(Moment::MAX, |((due, _), _)| now.plus(SLICE).min(*due));
                 timetable.looks_at = next;
                 Err(next)
             }
@@ -213,7 +217,7 @@ async fn watch(core: Arc<Core>) {
         match core.registry.first_due(now) {
             Ok(cell) => attend(&core, &cell, now),
             Err(next) => {
-                let sleep = now.until(next);
+                let sleep = now.until(next).min(LONGEST_SLEEP);
                 // Woken early or not: the timetable says what is due.
                 tokio::time::timeout(sleep, core.registry.earlier.notified())
                     .await
