@@ -64,7 +64,7 @@ impl Instant {
 
 /// The longest that a timer sleeps before it looks at the clock again. The runtime's timers stand still while the host
 /// is suspended, so a deadline is noticed at most this long after resuming.
-const SLICE: Duration = Duration::from_millis(100);
+const SLICE: Duration = Duration::from_millis(200);
 
 /// Waits until `instant` has come.
 pub(crate) async fn until(instant: Instant) {

@@ -41,7 +41,8 @@ impl Signals {
 
     /// These.
     pub(crate) fn of(numbers: &[Number]) -> io::Result<Self> {
-        let ignored = ignored_at_start();
+        // A child's end is no signal that anybody meant to be ignored, and without it no child can be waited for.
+        let ignored = ignored_at_start() & !(1 << (Number::CHILD.as_raw() - 1));
         let mut streams = Vec::new();
         for raw in numbers
             .iter()

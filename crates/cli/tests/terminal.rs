@@ -226,10 +226,8 @@ fn a_background_job_that_wants_the_terminal_stops_until_it_has_it() {
 fn a_job_stopped_for_longer_than_the_ttl_has_lost_the_lock() {
     let fleet = Fleet::start(3);
     let mut shell = Shell::start(&fleet);
-    shell.line(
-        "$Q run k --ttl 1s -- sh -c 'echo re''ady; sleep 100'",
-        "ready",
-    );
+    shell.type_in("$Q run k --ttl 1s -- sleep 100\n");
+    shell.expect_foreground("sleep");
     shell.type_in(CTRL_Z);
     shell.expect("Stopped");
     shell.expect("PROMPT ");

@@ -194,3 +194,48 @@ fn a_deleted_binary_still_finds_its_warden() {
     .expect(0);
     running.end().expect(6);
 }
+
+#[test]
+fn ignored_ends_of_children_do_not_hide_the_status() {
+    let fleet = Fleet::start(1);
+    let mut command = std::process::Command::new("env");
+    command.args(["--ignore-signal=CHLD", env!("CARGO_BIN_EXE_quorumlock")]);
+    command.env("QUORUMLOCK_MASTERS", fleet.urls().join(","));
+    output(command, run("k", &["sh", "-c", "exit 8"])).expect(8);
+}
+
+#[test]
+fn what_was_ignored_stays_ignored_as_nohup_wants() {
+    let (fleet, folder) = (Fleet::start(1), tempfile::tempdir().unwrap());
+    let witness = Witness::new(folder.path(), "w");
+    let mut command = std::process::Command::new("env");
+    command.args(["--ignore-signal=HUP", env!("CARGO_BIN_EXE_quorumlock")]);
+    command.env("QUORUMLOCK_MASTERS", fleet.urls().join(","));
+    // A shell that gets HUP although it was not to be told would say so by its status.
+    let script = witness.script("kill -HUP $$; echo ready; read line; echo $line; exit 3");
+    command
+        .args(run("k", &script))
+        .stdin(std::process::Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    witness.expect("ready");
+    kill_process(Pid::from_child(&child), Signal::HUP).unwrap();
+    std::io::Write::write_all(&mut child.stdin.take().unwrap(), b"on\n").unwrap();
+    assert_eq!(witness.ended(PATIENCE), ["on"]);
+    assert_eq!(child.wait().unwrap().code(), Some(3));
+}
+
+#[test]
+fn a_run_inside_a_run_has_a_warden_of_its_own() {
+    let fleet = Fleet::start(3);
+    let inner = "\"$0\" run inner -- sh -c 'echo $QUORUMLOCK_RESOURCE; exit 4'; echo $QUORUMLOCK_RESOURCE $?";
+    let said = output(
+        on(&fleet),
+        run(
+            "outer",
+            &["sh", "-c", inner, env!("CARGO_BIN_EXE_quorumlock")],
+        ),
+    );
+    assert_eq!(said.expect(0).out, "inner\nouter 4\n");
+    fleet.assert_no_key("inner", SOON);
+    fleet.assert_no_key("outer", SOON);
+}

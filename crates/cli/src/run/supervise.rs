@@ -151,7 +151,10 @@ impl Supervisor {
 
     fn let_go(&mut self, group: Pid) {
         self.group = Some(group);
-        if self.ending.interrupted.is_some() || self.ending.loss.is_some() || !self.held.is_held() {
+        if self.ending.loss.is_none() && !self.held.is_held() {
+            self.ending.loss = Some("its validity had ended".to_owned());
+        }
+        if self.ending.interrupted.is_some() || self.ending.loss.is_some() {
             self.warden.end();
             return;
         }

@@ -4,7 +4,6 @@ use quorumlock::Redlock;
 use serde_json::{Map, Value, json};
 
 use crate::args::Acquire;
-use crate::durations::show;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::render::Answer;
@@ -34,7 +33,7 @@ pub(crate) async fn acquire(redlock: &Redlock, args: &Acquire) -> Result<Answer,
             parts.token(),
             validity.as_millis()
         ),
-        note: format!("held for {}, granted by {grants} masters", show(validity)),
+        note: String::new(),
         json: Value::Object(json),
         exit: Exit::Done,
     })

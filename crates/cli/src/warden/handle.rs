@@ -42,6 +42,8 @@ pub(crate) struct Handle {
     warden: Child,
     wire: Wire,
     command: Option<Pid>,
+    /// Taken so that it is not ignored: the ends of ignored children are not told.
+    _children: tokio::signal::unix::Signal,
     /// When the warden was born: everything of COMMAND's is younger.
     born: u64,
 }
@@ -55,6 +57,7 @@ impl Handle {
         environment: impl IntoIterator<Item = (&'a str, &'a OsStr)>,
     ) -> io::Result<Self> {
         family::adopt_orphans();
+        let children = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::child())?;
         let (ours, theirs) = UnixStream::pair()?;
         let mut command = family::this_binary();
         command
@@ -75,6 +78,7 @@ impl Handle {
             warden,
             wire: Wire::new(ours)?,
             command: None,
+            _children: children,
             born,
         })
     }
@@ -148,7 +152,7 @@ impl Handle {
             ancestor: getpid(),
             born_since: self.born,
         };
-        let mut end = None;
+        let (mut end, mut pause) = (None, Duration::from_millis(10));
         loop {
             family.signal(Signal::KILL);
             while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
@@ -163,7 +167,8 @@ impl Handle {
             if !family.lives() {
                 return end;
             }
-            tokio::time::sleep(Duration::from_millis(10)).await;
+            tokio::time::sleep(pause).await;
+            pause = pause.saturating_mul(2).min(Duration::from_secs(1));
         }
     }
 }

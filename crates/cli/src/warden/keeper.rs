@@ -214,7 +214,7 @@ impl Keeper {
     /// When something must be done by itself.
     fn next_moment(&self) -> Instant {
         match self.ending_since {
-            None => self.deadline.before(self.grace),
+            None => self.deadline.before(self.grace.max(KILL_MARGIN)),
             Some(since) if self.killing.is_none() => since
                 .after(self.grace)
                 .min(self.deadline.before(KILL_MARGIN)),

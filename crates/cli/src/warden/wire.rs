@@ -8,6 +8,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream as BlockingStream;
 
+use rustix::io::{FdFlags, fcntl_setfd};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
@@ -205,23 +206,22 @@ pub(super) fn hear_with_file(stream: &BlockingStream) -> io::Result<(Message, Ow
     let mut frame = [0; FRAME];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut ancillary = RecvAncillaryBuffer::new(&mut space);
-    let flags = if cfg!(target_os = "linux") {
-        RecvFlags::CMSG_CLOEXEC
-    } else {
-        RecvFlags::empty()
-    };
     let received = recvmsg(
         stream,
         &mut [IoSliceMut::new(&mut frame)],
         &mut ancillary,
-        flags,
+        RecvFlags::empty(),
     )?;
     let file = ancillary.drain().find_map(|message| match message {
         RecvAncillaryMessage::ScmRights(mut files) => files.next(),
         _ => None,
     });
     match (file, Message::decode(frame)) {
-        (Some(file), Some(message)) if received.bytes == FRAME => Ok((message, file)),
+        (Some(file), Some(message)) if received.bytes == FRAME => {
+            // Nothing is started in between: this process has one thread.
+            fcntl_setfd(&file, FdFlags::CLOEXEC)?;
+            Ok((message, file))
+        }
         _ => Err(io::Error::from(ErrorKind::UnexpectedEof)),
     }
 }
