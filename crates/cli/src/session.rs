@@ -62,26 +62,28 @@ fn addresses(urls: Vec<String>, settings: &Settings) -> Result<Vec<MasterAddress
 
 #[cfg(feature = "tls")]
 fn addresses(urls: Vec<String>, settings: &Settings) -> Result<Vec<MasterAddress>, Failure> {
+    use quorumlock::redis::{Client, TlsCertificates};
+
+    // An error means that it is installed already.
+    drop(rustls::crypto::ring::default_provider().install_default());
     let Some(file) = settings.tls_ca() else {
         return Ok(urls.into_iter().map(MasterAddress::from).collect());
     };
     let unreadable =
-        |why: String| Failure::bad_input(format!("cannot trust {}: {why}", file.display()));
-    let authority = std::fs::read(file).map_err(|error| unreadable(error.to_string()))?;
-    urls.into_iter()
-        .map(|url| {
-            let tls = url.starts_with("rediss://") || url.starts_with("valkeys://");
-            if !tls {
-                return Ok(MasterAddress::from(url));
-            }
-            let certificates = redis::TlsCertificates {
-                client_tls: None,
-                root_cert: Some(authority.clone()),
-            };
-            // redis-rs's error is left out: it could repeat the URL with its password.
-            redis::Client::build_with_tls(url.as_str(), certificates)
-                .map(|client| MasterAddress::from(client.get_connection_info().clone()))
-                .map_err(|_| unreadable("it, or the URL of a master, cannot be read".to_owned()))
-        })
-        .collect()
+        |why: &str| Failure::bad_input(format!("cannot trust {}: {why}", file.display()));
+    let authority = std::fs::read(file).map_err(|error| unreadable(&error.to_string()))?;
+    let address = |url: String| {
+        if !url.starts_with("rediss://") && !url.starts_with("valkeys://") {
+            return Ok(MasterAddress::from(url));
+        }
+        let certificates = TlsCertificates {
+            client_tls: None,
+            root_cert: Some(authority.clone()),
+        };
+        // redis-rs's error is left out: it could repeat the URL with its password.
+        Client::build_with_tls(url, certificates)
+            .map(|client| MasterAddress::from(client.get_connection_info().clone()))
+            .map_err(|_| unreadable("it, or the URL of a master, cannot be read"))
+    };
+    urls.into_iter().map(address).collect()
 }
