@@ -1,6 +1,5 @@
 //! Masters behind TLS: `cargo test -p quorumlock-cli --features tls --test tls`.
 #![cfg(feature = "tls")]
-#![expect(clippy::unwrap_used, reason = "a test that cannot go on fails")]
 
 mod support;
 
