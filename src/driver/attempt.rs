@@ -11,7 +11,7 @@ use crate::quorum::{AcquireOutcome, AcquireRound, Lease, Members, Moment, Token,
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 /// What is to be acquired.
@@ -110,17 +110,20 @@ impl Attempt {
             });
             pool.wait_for(patience, |pool| pool.is_ready(route)).await;
         }
-        let patience = pool.terms.timeout_for(order.lease.ttl());
-        let patience = order
-            .give_up_at
-            .map_or(patience, |end| clock::now().until(end).min(patience));
-        pool.wait_for_own_undos(route, &order.key, patience).await;
-        let mut attempt = Self::send(pool, route, order);
+        let patience = |now: Moment| {
+            let timeout = pool.terms.timeout_for(order.lease.ttl());
+            let rest = order.give_up_at.map_or(timeout, |end| now.until(end));
+            rest.min(timeout)
+        };
+        let barred = pool.wait_for_own_undos(route, &order.key, patience).await;
+        // Sent with the waker of whoever waits, which spares a second poll of each reply.
+        let mut attempt =
+            poll_fn(|cx| Poll::Ready(Self::send(pool, route, order, barred, cx.waker()))).await;
         let outcome = attempt.decide().await;
         attempt.finish(outcome)
     }
 
-    fn send(pool: &Arc<Pool>, route: Route, order: &Order) -> Self {
+    fn send(pool: &Arc<Pool>, route: Route, order: &Order, barred: Members, waker: &Waker) -> Self {
         let token = random::token();
         let began = clock::now();
         let mut attempt = Self {
@@ -137,19 +140,20 @@ impl Attempt {
                 key: Arc::clone(&order.key),
                 token,
                 until: began.plus(order.lease.ttl()),
+                heard: None,
             },
             replies: Vec::with_capacity(pool.masters.len()),
             faults: Vec::new(),
             handed_over: false,
             timeout: pool.terms.timeout_for(order.lease.ttl()),
         };
-        let ttl_ms = order.lease.ttl_ms();
+        let cmd = Arc::new(set(&order.key, &attempt.undo.token, order.lease.ttl_ms()));
         for index in 0..pool.masters.len() {
-            let sent = match pool.order_objection(index, route, &order.key) {
-                Some(fault) => Err(fault),
-                None => pool.masters[index].lane(route).send(Need::Create, |_| {
-                    set(&order.key, &attempt.undo.token, ttl_ms)
-                }),
+            let lane = pool.masters[index].lane(route);
+            let sent = if barred.contains(index) {
+                Err(Fault::new(FaultKind::BehindOwnUndo))
+            } else {
+                lane.send(Need::Create, waker, |_| Arc::clone(&cmd))
             };
             match sent {
                 Ok(reply) => {
@@ -169,8 +173,11 @@ impl Attempt {
         let mut timer = pin!(tokio::time::sleep(
             clock::now().until(self.round.deadline())
         ));
+        let mut just_sent = true;
         poll_fn(|cx| {
-            self.poll_replies(cx);
+            if !std::mem::take(&mut just_sent) {
+                self.poll_replies(cx);
+            }
             loop {
                 if let Some(outcome) = self.round.outcome() {
                     return Poll::Ready(outcome);
@@ -294,7 +301,7 @@ impl Drop for Attempt {
 
 /// Reads a late vote of a granted attempt: whether this master granted after all (R10).
 pub(crate) fn late_grant(reply: &mut Reply) -> Poll<bool> {
-    let mut cx = Context::from_waker(std::task::Waker::noop());
+    let mut cx = Context::from_waker(Waker::noop());
     reply
         .poll(&mut cx, clock::now)
         .map(|answer| matches!(parse::set(&answer), Ok(Vote::Granted)))

@@ -7,7 +7,7 @@ use crate::quorum::{ExtendOutcome, ExtendRound, Extension, Lease, Token};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 /// Whoever holds the lock lets a heal through, or bars it once the hold has ended (R21).
 pub(crate) trait HealGate: Sync {
@@ -53,9 +53,12 @@ impl Extending {
             heals: Vec::new(),
             faults: Vec::new(),
         };
+        let cmd = Arc::new(extend(key, token, lease.ttl_ms()));
         for (index, master) in pool.masters.iter().enumerate() {
-            let build = |_| extend(key, token, lease.ttl_ms());
-            match master.lane(route).send(Need::Change, build) {
+            let sent = master
+                .lane(route)
+                .send(Need::Change, Waker::noop(), |_| Arc::clone(&cmd));
+            match sent {
                 Ok(reply) => extending.replies.push((index, reply)),
                 Err(fault) => extending.hear(index, Err(fault)),
             }
@@ -180,7 +183,8 @@ impl Extending {
             let mut sent = false;
             let mut send = || {
                 // A lane that is not up yet is tried again when it is.
-                if let Ok(reply) = lane.send(Need::Create, |_| set(key, token, lease.ttl_ms())) {
+                let build = |_| Arc::new(set(key, token, lease.ttl_ms()));
+                if let Ok(reply) = lane.send(Need::Create, Waker::noop(), build) {
                     heals.push((index, reply));
                     sent = true;
                 }

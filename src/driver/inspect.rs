@@ -8,7 +8,7 @@ use redis::Value;
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 /// What a master has under a key.
@@ -90,7 +90,11 @@ fn ask_some(
     targets
         .iter()
         .filter_map(|index| pool.masters.get(index))
-        .map(|master| master.lane(route).send(Need::Change, |_| ask(words)))
+        .map(|master| {
+            master
+                .lane(route)
+                .send(Need::Change, Waker::noop(), |_| Arc::new(ask(words)))
+        })
         .collect()
 }
 

@@ -280,29 +280,36 @@ impl Pool {
     /// Waits until earlier undos of this key on the other lanes bar no quorum any more (R21).
     ///
     /// Who used a resource in another runtime just before must not be refused by its own past.
-    pub(crate) async fn wait_for_own_undos(&self, route: Route, key: &[u8], at_most: Duration) {
-        let barred = || {
-            let objects = |index: &usize| self.order_objection(*index, route, key).is_some();
-            (0..self.masters.len()).filter(objects).count()
-        };
-        let bearable = self.terms.masters - self.terms.quorum();
-        let end = clock::now().plus(at_most);
-        while barred() > bearable && clock::now() < end {
-            tokio::time::sleep(Duration::from_millis(1)).await;
+    /// Says which masters are still barred: to them no SET for this key may be sent now.
+    pub(crate) async fn wait_for_own_undos(
+        &self,
+        route: Route,
+        key: &[u8],
+        patience: impl FnOnce(Moment) -> Duration,
+    ) -> Members {
+        let mut barred = self.barred(route, key, Moment::ZERO);
+        if barred.is_empty() {
+            return barred;
         }
+        let bearable = self.terms.masters - self.terms.quorum();
+        let now = clock::now();
+        let end = now.plus(patience(now));
+        while barred.len() > bearable && clock::now() < end {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+            barred = self.barred(route, key, clock::now());
+        }
+        barred
     }
 
-    /// Why no lane of this master may send a SET for this key now, if so (R21).
-    pub(crate) fn order_objection(&self, index: usize, route: Route, key: &[u8]) -> Option<Fault> {
+    /// The masters on whose other lane an undo of this key is unanswered.
+    fn barred(&self, route: Route, key: &[u8], now: Moment) -> Members {
         let other = match route {
-            Route::Home if !self.service_wanted.load(Ordering::Acquire) => return None,
+            Route::Home if !self.service_wanted.load(Ordering::Acquire) => return Members::NONE,
             Route::Home => Route::Service,
             Route::Service => Route::Home,
         };
-        self.masters[index]
-            .lane(other)
-            .has_unanswered(key, clock::now())
-            .then(|| Fault::new(FaultKind::BehindOwnUndo))
+        let unanswered = |index: &usize| self.masters[*index].lane(other).has_unanswered(key, now);
+        (0..self.masters.len()).filter(unanswered).collect()
     }
 }
 

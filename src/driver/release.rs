@@ -5,12 +5,12 @@
 
 use super::clock;
 use super::pool::{Answer, Answers, Pool, Route};
-use crate::master::{Fault, FaultKind, Need, Reply, Undo, delete, parse};
+use crate::master::{Deletes, Fault, FaultKind, Heard, Lane, Need, Reply, Undo, parse};
 use crate::quorum::{Deletion, Members, ReleaseOutcome, ReleaseRound};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 /// What is known of a lock's keys when it is let go.
@@ -26,8 +26,8 @@ pub(crate) struct Held {
     pub(crate) unanswered: Members,
     /// The masters whose heal (on the service lane) was unanswered.
     pub(crate) healing: Members,
-    /// Deletes of an earlier release of this lock that nobody has heard the answers of.
-    pub(crate) earlier: Vec<(usize, Reply)>,
+    /// Where the answers to the deletes of an earlier release of this lock are noted.
+    pub(crate) earlier: Vec<(usize, Heard)>,
 }
 
 /// How a release ended, with every master's answer: granted is deleted, denied is not ours.
@@ -53,7 +53,7 @@ pub(crate) async fn release(pool: &Arc<Pool>, held: Held) -> ReleaseReport {
 /// Sends the deletes and waits for nothing. Callable anywhere, also outside a runtime.
 pub(crate) fn in_background(pool: &Arc<Pool>, held: Held) {
     let route = pool.route();
-    drop(Releasing::send(pool, route, held));
+    drop(Releasing::send(pool, route, held, Waker::noop()));
 }
 
 /// A release that was sent.
@@ -63,8 +63,8 @@ pub(crate) struct Releasing {
     pool: Arc<Pool>,
     undo: Undo,
     round: ReleaseRound,
-    /// Deletes of an earlier call; in order before those of this one on the same lane.
-    earlier: Vec<(usize, Reply)>,
+    /// Deletes of an earlier call, or owed by this one: who finds nothing may find them the cause.
+    earlier: Vec<(usize, Heard)>,
     replies: Vec<(usize, Reply)>,
     faults: Vec<(usize, Fault)>,
 }
@@ -85,14 +85,24 @@ impl Releasing {
                 .await;
             let held = pending.held.take();
             return match held {
-                Some(held) => Self::send(pool, route, held),
+                Some(held) => Self::send_woken(pool, route, held).await,
                 None => unreachable!("only this function takes it"),
             };
         }
-        Self::send(pool, route, held)
+        Self::send_woken(pool, route, held).await
     }
 
-    fn send(pool: &Arc<Pool>, route: Route, held: Held) -> Self {
+    /// Sends with the waker of whoever waits, which spares a second poll of each reply.
+    async fn send_woken(pool: &Arc<Pool>, route: Route, held: Held) -> Self {
+        let mut held = Some(held);
+        poll_fn(|cx| match held.take() {
+            Some(held) => Poll::Ready(Self::send(pool, route, held, cx.waker())),
+            None => Poll::Pending,
+        })
+        .await
+    }
+
+    fn send(pool: &Arc<Pool>, route: Route, held: Held, waker: &Waker) -> Self {
         let now = clock::now();
         let mut releasing = Self {
             pool: Arc::clone(pool),
@@ -102,11 +112,16 @@ impl Releasing {
             replies: Vec::with_capacity(pool.masters.len()),
             faults: Vec::new(),
         };
+        for (index, heard) in &releasing.earlier {
+            if heard.get() == Some(&Deletion::Deleted) {
+                releasing.round.handle_answer(*index, Deletion::Deleted);
+            }
+        }
+        let undo = releasing.undo.clone();
+        let mut deletes = Deletes::new(&undo.key, &undo.token);
         for (index, master) in pool.masters.iter().enumerate() {
             if held.healing.contains(index) {
-                master
-                    .lane(Route::Service)
-                    .undo(releasing.undo.clone(), now);
+                master.lane(Route::Service).undo(undo.clone(), now);
             }
             let own = if held.unanswered.contains(index) {
                 held.route
@@ -114,12 +129,11 @@ impl Releasing {
                 route
             };
             let lane = master.lane(own);
-            let Undo { key, token, .. } = &releasing.undo;
-            match lane.send(Need::Undo, |abilities| delete(abilities, key, token)) {
+            match lane.send(Need::Undo, waker, |server| deletes.for_server(server)) {
                 Ok(reply) => releasing.replies.push((index, reply)),
                 Err(fault) => {
                     if held.sent.contains(index) {
-                        lane.owe(releasing.undo.clone(), now);
+                        releasing.owe(index, lane);
                     }
                     releasing.hear(index, Err(fault));
                 }
@@ -133,8 +147,11 @@ impl Releasing {
         let mut timer = pin!(tokio::time::sleep(
             clock::now().until(self.round.deadline())
         ));
+        let mut just_sent = true;
         poll_fn(|cx| {
-            self.poll_replies(cx);
+            if !std::mem::take(&mut just_sent) {
+                self.poll_replies(cx);
+            }
             if let Some(outcome) = self.round.outcome() {
                 return Poll::Ready(outcome);
             }
@@ -148,22 +165,6 @@ impl Releasing {
     }
 
     fn poll_replies(&mut self, cx: &mut Context<'_>) {
-        let mut heard = Vec::new();
-        self.earlier
-            .retain_mut(|(index, reply)| match reply.poll(cx, clock::now) {
-                Poll::Pending => true,
-                Poll::Ready(answer) => {
-                    heard.extend(
-                        parse::delete(&answer)
-                            .ok()
-                            .map(|deletion| (*index, deletion)),
-                    );
-                    false
-                }
-            });
-        for (index, deletion) in heard {
-            self.hear(index, Ok(deletion));
-        }
         let mut place = 0;
         while let Some((index, reply)) = self.replies.get_mut(place) {
             let index = *index;
@@ -174,7 +175,7 @@ impl Releasing {
                     let answer = parse::delete(&answer);
                     if answer.is_err() {
                         // Refused or lost: owed, since the key may still be there.
-                        reply.lane().owe(self.undo.clone(), clock::now());
+                        self.owe(index, reply.lane());
                     }
                     self.hear(index, answer);
                 }
@@ -184,6 +185,9 @@ impl Releasing {
 
     fn hear(&mut self, index: usize, answer: Result<Deletion, Fault>) {
         match answer {
+            Ok(Deletion::NotOurs) if self.deleted_earlier(index) => {
+                self.round.handle_answer(index, Deletion::Deleted);
+            }
             Ok(deletion) => self.round.handle_answer(index, deletion),
             Err(fault) => {
                 self.round.handle_answer(index, Deletion::Failed);
@@ -192,13 +196,48 @@ impl Releasing {
         }
     }
 
-    /// Takes the answers that are still to come out, for a later call to hear.
-    pub(crate) fn take_replies(&mut self) -> Vec<(usize, Reply)> {
-        self.faults.clear();
-        self.earlier
-            .drain(..)
-            .chain(self.replies.drain(..))
-            .collect()
+    /// Whether a delete of an earlier call was what left nothing to delete.
+    ///
+    /// On one lane it was answered before; it only has to be looked at.
+    fn deleted_earlier(&self, index: usize) -> bool {
+        let mut own = self
+            .earlier
+            .iter()
+            .filter(|(at, _)| *at == index)
+            .peekable();
+        if own.peek().is_some() {
+            let (now, master) = (clock::now(), &self.pool.masters[index]);
+            master.lane(Route::Home).settle(now);
+            master.lane(Route::Service).settle(now);
+        }
+        own.any(|(_, heard)| heard.get() == Some(&Deletion::Deleted))
+    }
+
+    fn owe(&mut self, index: usize, lane: &Lane) {
+        let undo = self.noted(index);
+        lane.owe(undo, clock::now());
+    }
+
+    /// The undo for this master, whose answer a later call can ask for.
+    fn noted(&mut self, index: usize) -> Undo {
+        let heard = Heard::default();
+        self.earlier.push((index, Arc::clone(&heard)));
+        Undo {
+            heard: Some(heard),
+            ..self.undo.clone()
+        }
+    }
+
+    /// Hands the deletes to their lanes, and says where their answers will be noted.
+    pub(crate) fn cancel(mut self) -> Vec<(usize, Heard)> {
+        let now = clock::now();
+        for (index, reply) in std::mem::take(&mut self.replies) {
+            let lane = Arc::clone(reply.lane());
+            let undo = self.noted(index);
+            lane.strand(reply, undo, now);
+        }
+        self.pool.wake_sweeper();
+        std::mem::take(&mut self.earlier)
     }
 
     /// Every master's answer: granted is deleted, denied is not ours.
@@ -224,11 +263,11 @@ impl Releasing {
 
 impl Drop for Releasing {
     fn drop(&mut self) {
-        if self.earlier.is_empty() && self.replies.is_empty() && self.faults.is_empty() {
+        if self.replies.is_empty() && self.faults.is_empty() {
             return;
         }
         let now = clock::now();
-        for (_, reply) in self.earlier.drain(..).chain(self.replies.drain(..)) {
+        for (_, reply) in self.replies.drain(..) {
             let lane = Arc::clone(reply.lane());
             lane.strand(reply, self.undo.clone(), now);
         }

@@ -6,8 +6,9 @@
 use super::clock;
 use super::pool::{Pool, Route};
 use super::random;
-use crate::master::{Connected, Fault, FaultKind, Lane, connect};
+use crate::master::{Abilities, Connected, Fault, FaultKind, Lane, connect, delete};
 use crate::quorum::{Mending, Retry};
+use redis::aio::MultiplexedConnection;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,6 +22,8 @@ const LAST_PAUSE: Duration = Duration::from_millis(500);
 /// The last pause where waiting alone mends nothing (a wrong password, a server that is too old):
 /// the server's log is not filled with attempts.
 const LASTING_PAUSE: Duration = Duration::from_secs(5);
+/// How long an undo may take on a connection that serves for nothing else.
+const PAY_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long beyond its own timeout a connection attempt in the application's runtime may take:
 /// a runtime that is not run does not answer.
 const RUNTIME_GRACE: Duration = Duration::from_millis(500);
@@ -98,11 +101,30 @@ async fn try_once(
         identity,
     } = connected;
     if let Some(objection) = pool.identify(index, identity) {
+        pay(lane, connection, abilities).await;
         return Err(objection);
     }
     lane.bring_up(epoch, connection, abilities, clock::now());
     pool.wake_sweeper();
     Ok(())
+}
+
+/// Sends what is owed on a connection that may not vote, since no other may ever come.
+///
+/// A duplicate entry's undos reach the server they are owed to; a compare-and-delete harms nobody.
+async fn pay(lane: &Lane, mut connection: MultiplexedConnection, abilities: Abilities) {
+    let mut owed = lane.take_owed().into_iter();
+    while let Some(undo) = owed.next() {
+        let cmd = delete(abilities, &undo.key, &undo.token);
+        let answer = connection.send_packed_command(&cmd);
+        let answered = tokio::time::timeout(PAY_TIMEOUT, answer).await;
+        if !matches!(answered, Ok(Ok(_))) {
+            std::iter::once(undo)
+                .chain(owed)
+                .for_each(|undo| lane.owe(undo, clock::now()));
+            return;
+        }
+    }
 }
 
 /// Connects in the application's runtime, which may have ended or may not be running.

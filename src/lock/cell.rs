@@ -5,7 +5,7 @@
 
 use super::core::{Core, fork_loss};
 use crate::driver::{self, Extending, Granted, HealGate, Route, clock, late_grant};
-use crate::master::{Key, Reply, Undo};
+use crate::master::{Heard, Key, Reply, Undo};
 use crate::quorum::{ExtendOutcome, Hold, HoldAction, Lease, Loss, Members, Moment, Token};
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -38,8 +38,8 @@ struct State {
     healing: Members,
     /// SETs of the acquisition that are still unanswered.
     stragglers: Vec<(usize, Reply)>,
-    /// Deletes of a release that was cancelled or not confirmed.
-    deletes: Vec<(usize, Reply)>,
+    /// Where the answers to the deletes of earlier releases are noted.
+    deletes: Vec<(usize, Heard)>,
     /// When every key of this token must have expired.
     expired_at: Moment,
     /// Where the watchdog's timetable has this hold.
@@ -226,6 +226,7 @@ impl Cell {
                     key: Arc::clone(&self.key),
                     token: self.token.clone(),
                     until: state.expired_at,
+                    heard: None,
                 },
                 ttl: state.hold.lease().ttl(),
                 route: self.route,
@@ -247,8 +248,8 @@ impl Cell {
         self.tell();
     }
 
-    /// Keeps deletes whose answers nobody waits for at the moment.
-    pub(crate) fn keep_deletes(&self, deletes: Vec<(usize, Reply)>) {
+    /// Keeps where the answers to deletes are noted that nobody waits for at the moment.
+    pub(crate) fn keep_deletes(&self, deletes: Vec<(usize, Heard)>) {
         self.lock().deletes.extend(deletes);
     }
 

@@ -77,14 +77,14 @@ impl Core {
     }
 
     /// The key of a resource, checked (R28).
-    pub(crate) fn key_of(&self, resource: &[u8]) -> Result<Arc<[u8]>, Error> {
+    pub(crate) fn key_of(&self, resource: &Arc<[u8]>) -> Result<Arc<[u8]>, Error> {
         if resource.is_empty() {
             return Err(Error::bad_input(BadInput::EmptyResource));
         }
         let key: Arc<[u8]> = if self.prefix.is_empty() {
-            Arc::from(resource)
+            Arc::clone(resource)
         } else {
-            [&self.prefix, resource].concat().into()
+            [&*self.prefix, &**resource].concat().into()
         };
         check_key(&key).map_err(Error::bad_input)?;
         Ok(key)

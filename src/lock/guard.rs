@@ -281,8 +281,8 @@ struct ReleaseCall<'a> {
 
 impl Drop for ReleaseCall<'_> {
     fn drop(&mut self) {
-        if let Some(mut releasing) = self.releasing.take() {
-            self.cell.keep_deletes(releasing.take_replies());
+        if let Some(releasing) = self.releasing.take() {
+            self.cell.keep_deletes(releasing.cancel());
         }
     }
 }

@@ -88,7 +88,8 @@ impl Redlock {
     pub async fn adopt(&self, parts: Parts) -> Result<Guard, Error> {
         self.core().check_open()?;
         let core = self.core();
-        let key = core.key_of(parts.resource())?;
+        let resource: Arc<[u8]> = Arc::from(parts.resource());
+        let key = core.key_of(&resource)?;
         let lease = core.lease(parts.ttl_asked())?;
         let token = token_of(parts.token())?;
         self.ready().await;
@@ -102,7 +103,6 @@ impl Redlock {
             grants: Members::NONE,
             stragglers: Vec::new(),
         };
-        let resource = Arc::from(parts.resource());
         let beginning = Beginning {
             resource,
             key,
@@ -138,7 +138,12 @@ impl Redlock {
         self.ready().await;
         let until = clock::now().plus(core.longest_ttl);
         let held = driver::Held {
-            undo: Undo { key, token, until },
+            undo: Undo {
+                key,
+                token,
+                until,
+                heard: None,
+            },
             ttl: NOMINAL_TTL,
             route: core.pool.route(),
             sent: self.everyone(),
@@ -210,7 +215,7 @@ impl Redlock {
     pub async fn status(&self, resource: impl AsRef<[u8]>) -> Result<Status, Error> {
         self.check_process()?;
         let core = self.core();
-        let key = core.key_of(resource.as_ref())?;
+        let key = core.key_of(&Arc::from(resource.as_ref()))?;
         let route = core.pool.route();
         core.pool
             .wait_for(core.pool.connect_timeout, |pool| pool.is_settled(route))

@@ -31,6 +31,10 @@ const SLICE: Duration = Duration::from_millis(100);
 /// The longest sleep while nothing is held; any hold that comes wakes.
 const LONGEST_SLEEP: Duration = Duration::from_secs(3_600);
 
+/// How long the thread goes on with undos after the last handle was dropped: long enough to
+/// connect once more and be answered.
+const LAST_WORDS: Duration = Duration::from_secs(3);
+
 /// What the service thread is asked for.
 #[derive(Debug)]
 pub(crate) enum Command {
@@ -39,7 +43,7 @@ pub(crate) enum Command {
         at_most: Duration,
         left: oneshot::Sender<usize>,
     },
-    /// Drain, then end the thread.
+    /// Drain, say so at the latest after this time, then end the thread.
     End {
         at_most: Duration,
         done: mpsc::SyncSender<()>,
@@ -201,7 +205,11 @@ async fn serve(
                 );
             }
             Command::End { at_most, done } => {
-                drain(&core.pool, at_most).await;
+                if drain(&core.pool, at_most).await > 0 {
+                    // Whoever drops the handle waits no longer; the undos go on.
+                    done.try_send(()).unwrap_or_default();
+                    drain(&core.pool, LAST_WORDS).await;
+                }
                 return Some(done);
             }
             #[cfg(test)]

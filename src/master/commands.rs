@@ -65,6 +65,33 @@ pub(crate) fn delete(abilities: Abilities, key: &[u8], token: &Token) -> Cmd {
     cmd
 }
 
+/// The compare-and-delete of one token, built once for each kind of server that asks for it.
+pub(crate) struct Deletes<'a> {
+    key: &'a [u8],
+    token: &'a Token,
+    built: [Option<Arc<Cmd>>; 3],
+}
+
+impl<'a> Deletes<'a> {
+    pub(crate) fn new(key: &'a [u8], token: &'a Token) -> Self {
+        Self {
+            key,
+            token,
+            built: [None, None, None],
+        }
+    }
+
+    /// The command for a server that can do this.
+    pub(crate) fn for_server(&mut self, abilities: Abilities) -> Arc<Cmd> {
+        let slot = match abilities {
+            Abilities::DelIfEq => &mut self.built[0],
+            Abilities::DelEx => &mut self.built[1],
+            Abilities::Script => &mut self.built[2],
+        };
+        Arc::clone(slot.get_or_insert_with(|| Arc::new(delete(abilities, self.key, self.token))))
+    }
+}
+
 /// Compare and push the expiry.
 pub(crate) fn extend(key: &[u8], token: &Token, ttl_ms: u64) -> Cmd {
     let mut cmd = Cmd::with_capacity(6, key.len() + 320);

@@ -63,11 +63,17 @@ pub(crate) async fn connect(
     timeout: Duration,
     on_end: impl Fn() + Clone + Send + Sync + 'static,
 ) -> Result<Connected, Fault> {
+    let has_password = info.redis_settings().password().is_some();
     let work = async {
         let mut connection = match open(info, timeout, on_end).await {
             // A server or proxy without HELLO: the older protocol does as well, only the end of
             // an idle connection is then noticed at the next request.
             Err(error) if lacks_resp3(&error) => open_resp2(info, timeout).await,
+            // So does a Valkey that does not know HELLO and wants a password: one that knows it
+            // would have judged the password. Logging in the older way tells the truth.
+            Err(error) if has_password && error.code() == Some("NOAUTH") => {
+                open_resp2(info, timeout).await
+            }
             opened => opened,
         }
         .map_err(Fault::from_redis)?;

@@ -5,10 +5,11 @@
 //! 2. What is owed is bounded; beyond the bound the oldest are left to their TTL.
 
 use super::reply::{Answer, ends_connection};
-use super::{Fault, FaultKind, Key};
-use crate::quorum::{Moment, Token};
+use super::{Fault, FaultKind, Key, parse};
+use crate::quorum::{Deletion, Moment, Token};
 use redis::{RedisResult, Value};
 use std::collections::VecDeque;
+use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -24,7 +25,12 @@ pub(crate) struct Undo {
     pub(crate) token: Token,
     /// When the key must have expired by itself.
     pub(crate) until: Moment,
+    /// Where the answer is noted, for whoever may ask for it later.
+    pub(crate) heard: Option<Heard>,
 }
+
+/// Where the answer to a delete is noted that nobody waits for any more.
+pub(crate) type Heard = Arc<OnceLock<Deletion>>;
 
 /// An undo that was sent and whose sender no longer waits.
 struct Stray {
@@ -87,7 +93,8 @@ impl Debts {
         let mut answered = 0;
         while let Some(stray) = self.strays.front_mut() {
             match stray.poll() {
-                Poll::Ready(Ok(_)) => {
+                Poll::Ready(Ok(value)) => {
+                    stray.note(value);
                     self.strays.pop_front();
                     answered += 1;
                 }
@@ -111,7 +118,10 @@ impl Debts {
             };
             match stray.poll() {
                 Poll::Pending => self.strays.push_back(stray),
-                Poll::Ready(Ok(_)) => settled.answered += 1,
+                Poll::Ready(Ok(value)) => {
+                    stray.note(value);
+                    settled.answered += 1;
+                }
                 Poll::Ready(Err(error)) => {
                     settled.answered += 1;
                     let lost = ends_connection(&error);
@@ -206,6 +216,11 @@ impl Debts {
         self.strays.iter_mut().filter(late).map(copy).collect()
     }
 
+    /// Takes out all that is owed here.
+    pub(super) fn take_owed(&mut self) -> Vec<Undo> {
+        self.owed.drain(..).map(|owed| owed.undo).collect()
+    }
+
     /// Copies of what is owed here, each handed out once, for the master's other lane.
     pub(super) fn copies(&mut self) -> Vec<Undo> {
         let copy = |owed: &mut Owed| {
@@ -221,6 +236,16 @@ impl Debts {
 }
 
 impl Stray {
+    /// Notes what the delete found, where somebody may ask.
+    fn note(&self, value: Value) {
+        if let Some(heard) = &self.undo.heard
+            && let Ok(deletion) = parse::delete(&Ok(value))
+        {
+            // An earlier answer is the one that saw the key.
+            heard.get_or_init(|| deletion);
+        }
+    }
+
     fn poll(&mut self) -> Poll<RedisResult<Value>> {
         self.answer
             .as_mut()

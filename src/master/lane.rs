@@ -18,14 +18,14 @@
 //!    keeps a SET from being sent after its attempt has ended; undos are never dropped so.
 
 use super::debts::Debts;
-use super::reply::Answer;
+use super::link::{Link, State, Unsent};
 use super::{Abilities, Fault, FaultKind, Reply, Undo, delete};
 use crate::quorum::Moment;
+use redis::Cmd;
 use redis::aio::MultiplexedConnection;
-use redis::{Cmd, Value};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
-use std::task::{Context, Poll, Waker};
+use std::task::Waker;
 use std::time::Duration;
 use tokio::sync::Notify;
 
@@ -58,26 +58,12 @@ pub(crate) struct Lane {
     outstanding: AtomicUsize,
     /// Counts answers: whether the connection, and the runtime it lives in, still move.
     answered: AtomicU64,
+    /// Whether anything may be unanswered or owed, to be seen without the lock.
+    indebted: AtomicBool,
     /// What the sweeper alone remembers from one look to the next.
     watch: Mutex<Watch>,
     /// Tells the supervisor that the lane went down, or is wanted.
     pub(crate) wake: Notify,
-}
-
-struct State {
-    link: Link,
-    /// Counts connections, so that news of an old one do not end its successor.
-    epoch: u64,
-}
-
-enum Link {
-    /// Not tried yet since it is wanted.
-    Starting,
-    Up {
-        connection: MultiplexedConnection,
-        abilities: Abilities,
-    },
-    Down(Fault),
 }
 
 #[derive(Default)]
@@ -107,6 +93,7 @@ impl Lane {
             stalled: AtomicBool::new(false),
             outstanding: AtomicUsize::new(0),
             answered: AtomicU64::new(0),
+            indebted: AtomicBool::new(false),
             watch: Mutex::default(),
             wake: Notify::new(),
         })
@@ -114,11 +101,13 @@ impl Lane {
 
     /// Queues a command; an error means that nothing was sent.
     ///
-    /// The command is built for what the server can do.
+    /// The command is built for what the server can do. The waker is told of the answer, so that
+    /// a reply that was just sent need not be polled once more.
     pub(crate) fn send(
         self: &Arc<Self>,
         need: Need,
-        build: impl FnOnce(Abilities) -> Cmd,
+        waker: &Waker,
+        build: impl FnOnce(Abilities) -> Arc<Cmd>,
     ) -> Result<Reply, Fault> {
         let state = self.read();
         let room = match need {
@@ -129,16 +118,26 @@ impl Lane {
         if need != Need::Undo && state.is_up() && !self.has_room(room) {
             return Err(Fault::new(FaultKind::Unresponsive));
         }
-        let answer = state.queue(build)?;
-        self.outstanding.fetch_add(1, Ordering::Relaxed);
-        Ok(Reply::new(answer, Arc::clone(self), state.epoch))
+        let epoch = state.epoch;
+        match state.queue(waker, build) {
+            Ok(answer) => {
+                self.outstanding.fetch_add(1, Ordering::Relaxed);
+                Ok(Reply::new(answer, Arc::clone(self), epoch))
+            }
+            Err(Unsent::Fault(fault)) => Err(fault),
+            Err(Unsent::Ended(fault)) => {
+                drop(state);
+                // Undos that were unanswered are due at once on the next connection.
+                self.end(epoch, fault.clone(), Moment::ZERO);
+                Err(fault)
+            }
+        }
     }
 
     /// Sends an undo nobody waits for; if that is not possible now, it is owed.
     pub(crate) fn undo(self: &Arc<Self>, undo: Undo, now: Moment) {
-        match self.send(Need::Undo, |abilities| {
-            delete(abilities, &undo.key, &undo.token)
-        }) {
+        let build = |abilities| Arc::new(delete(abilities, &undo.key, &undo.token));
+        match self.send(Need::Undo, Waker::noop(), build) {
             Ok(reply) => self.strand(reply, undo, now),
             Err(_) => self.owe(undo, now),
         }
@@ -153,6 +152,7 @@ impl Lane {
             Some(answer) => {
                 let mut debts = self.debts();
                 let answered = debts.settle_front();
+                self.indebted.store(true, Ordering::Release);
                 debts.strand(answer, undo, now);
                 drop(debts);
                 self.note_answers(answered);
@@ -163,7 +163,9 @@ impl Lane {
 
     /// Remembers an undo for the next connection.
     pub(crate) fn owe(&self, undo: Undo, now: Moment) {
-        self.debts().owe(undo, now);
+        let mut debts = self.debts();
+        self.indebted.store(true, Ordering::Release);
+        debts.owe(undo, now);
     }
 
     /// The lane has a connection: what is owed goes first.
@@ -243,10 +245,10 @@ impl Lane {
 
     /// Whether an undo for this key is unanswered here: a SET elsewhere could be refused by it.
     pub(crate) fn has_unanswered(&self, key: &[u8], now: Moment) -> bool {
-        let mut debts = self.debts();
-        if debts.is_empty() {
+        if !self.indebted.load(Ordering::Acquire) {
             return false;
         }
+        let mut debts = self.debts();
         let settled = debts.settle(now);
         let found = debts.has(key);
         drop(debts);
@@ -274,13 +276,30 @@ impl Lane {
         if !self.stalled.load(Ordering::Acquire) {
             self.resend(&self.read(), now, false);
         }
-        let left = self.debts().left();
-        Swept { left, moved }
+        let debts = self.debts();
+        if debts.is_empty() {
+            self.indebted.store(false, Ordering::Release);
+        }
+        Swept {
+            left: debts.left(),
+            moved,
+        }
     }
 
     /// Undos that were sent before `before` and not answered, each handed out once.
     pub(crate) fn take_backups(&self, before: Moment) -> Vec<Undo> {
         self.debts().backups(before)
+    }
+
+    /// Looks whether answers to earlier deletes are there.
+    pub(crate) fn settle(&self, now: Moment) {
+        let settled = self.debts().settle(now);
+        self.note_answers(settled.answered);
+    }
+
+    /// Takes out all that is owed, for whoever can send it on a connection of its own.
+    pub(crate) fn take_owed(&self) -> Vec<Undo> {
+        self.debts().take_owed()
     }
 
     /// Copies of what is owed here, each handed out once, for the master's other lane.
@@ -317,8 +336,8 @@ impl Lane {
 
     fn resend(&self, state: &State, now: Moment, all: bool) {
         let send = |undo: &Undo| {
-            let build = |abilities| delete(abilities, &undo.key, &undo.token);
-            state.queue(build).ok()
+            let build = |abilities| Arc::new(delete(abilities, &undo.key, &undo.token));
+            state.queue(Waker::noop(), build).ok()
         };
         let sent = self.debts().resend(now, all, send);
         self.outstanding.fetch_add(sent, Ordering::Relaxed);
@@ -363,35 +382,5 @@ impl Lane {
 
     fn debts(&self) -> MutexGuard<'_, Debts> {
         self.debts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl State {
-    fn is_up(&self) -> bool {
-        matches!(self.link, Link::Up { .. })
-    }
-
-    /// Builds the command and puts it into the connection's queue by a first poll.
-    fn queue(&self, build: impl FnOnce(Abilities) -> Cmd) -> Result<Answer, Fault> {
-        let (mut connection, cmd) = match &self.link {
-            Link::Up {
-                connection,
-                abilities,
-            } => (connection.clone(), build(*abilities)),
-            Link::Starting => return Err(Fault::new(FaultKind::NotConnected)),
-            Link::Down(fault) => return Err(fault.clone()),
-        };
-        // Unconstrained: tokio's budget could make the first poll return before it has queued.
-        let mut answer: Answer = Box::pin(tokio::task::unconstrained(async move {
-            let answer = connection.send_packed_command(&cmd).await;
-            answer.and_then(Value::extract_error)
-        }));
-        match answer
-            .as_mut()
-            .poll(&mut Context::from_waker(Waker::noop()))
-        {
-            Poll::Pending => Ok(answer),
-            Poll::Ready(result) => Ok(Box::pin(std::future::ready(result))),
-        }
     }
 }

@@ -8,13 +8,14 @@ mod connect;
 mod debts;
 mod fault;
 mod lane;
+mod link;
 mod reply;
 
 pub use address::MasterAddress;
 pub(crate) use address::same_place;
-pub(crate) use commands::{Abilities, Key, ask, delete, extend, parse, set};
+pub(crate) use commands::{Abilities, Deletes, Key, ask, delete, extend, parse, set};
 pub(crate) use connect::{Connected, Identity, connect};
-pub(crate) use debts::Undo;
+pub(crate) use debts::{Heard, Undo};
 pub use fault::{Fault, FaultKind};
 pub(crate) use lane::{Lane, Need};
 pub(crate) use reply::Reply;
