@@ -2,6 +2,8 @@
 //!
 //! `eval "$(quorumlock masters start)"`, then `cargo run --example by_hand`.
 
+#![expect(clippy::print_stdout, reason = "an example shows what it does")]
+
 use quorumlock::{Redlock, Released};
 use std::time::Duration;
 

@@ -2,6 +2,8 @@
 //!
 //! `eval "$(quorumlock masters start)"`, then `cargo run --example run`.
 
+#![expect(clippy::print_stdout, reason = "an example shows what it does")]
+
 use quorumlock::{Held, Redlock};
 use std::time::Duration;
 

@@ -245,14 +245,14 @@ mod tests {
 
     #[test]
     fn foreign_keys_and_lost_rounds_are_not_healed() {
-        let mut round = check(
+        let round = check(
             &[Foreign, Extended, Extended],
             Some(ExtendOutcome::Extended {
                 valid_until: at(988),
             }),
         );
         assert!(round.due_for_heal(at(6)).is_empty());
-        let mut lost = check(
+        let lost = check(
             &[Missing, Missing],
             Some(ExtendOutcome::NotOurs {
                 missing: 2,
