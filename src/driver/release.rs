@@ -129,7 +129,13 @@ impl Releasing {
                 route
             };
             let lane = master.lane(own);
-            match lane.send(Need::Undo, waker, |server| deletes.for_server(server)) {
+            // A master that got no SET of this lock is asked only while it answers at all.
+            let need = if held.sent.contains(index) {
+                Need::Undo
+            } else {
+                Need::Change
+            };
+            match lane.send(need, waker, |server| deletes.for_server(server)) {
                 Ok(reply) => releasing.replies.push((index, reply)),
                 Err(fault) => {
                     if held.sent.contains(index) {
