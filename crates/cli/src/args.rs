@@ -53,9 +53,10 @@ pub(crate) struct Globals {
     pub(crate) tls_ca: Option<PathBuf>,
     /// Print one JSON value on standard output [variable: QUORUMLOCK_JSON=1]
     ///
-    /// A failure is {"error": {"kind", "exit", "message", "masters": [{"index", "address", "answer", "detail"}]}}. A name or
-    /// token that is not UTF-8 appears as "resource_base64" or "token_base64". Standard output of `run` is COMMAND's:
-    /// there, --json is --report -.
+    /// A failure is {"error": {"kind", "exit", "message", "masters": [{"index", "address", "answer", "detail"}]}}. The
+    /// kinds are held, unreachable, too_slow, gave_up, lost, bad_input, bad_configuration, not_a_lock and closed (as in the
+    /// library), usage, not_found, not_executable, signal, masters and system. A name or token that is not UTF-8 appears as
+    /// "resource_base64" or "token_base64". Standard output of `run` is COMMAND's: there, --json is --report -.
     #[arg(long, global = true)]
     pub(crate) json: bool,
 }

@@ -17,31 +17,32 @@ pub(crate) struct Answer {
     pub(crate) text: String,
     /// For people, on standard error: what should not end up in `$(…)`.
     pub(crate) note: String,
-    /// With `--json`, alone on standard output.
-    pub(crate) json: Value,
+    /// With `--json`, alone on standard output; `None` where the verb's output is not ours to shape.
+    pub(crate) json: Option<Value>,
     /// The exit status.
     pub(crate) exit: Exit,
 }
 
 impl Answer {
-    /// Nothing to say.
-    pub(crate) fn nothing() -> Self {
+    /// Nothing to say but how it ended: the verb has said the rest itself.
+    pub(crate) fn only(exit: Exit) -> Self {
         Answer {
             text: String::new(),
             note: String::new(),
-            json: Value::Null,
-            exit: Exit::Done,
+            json: None,
+            exit,
         }
     }
 }
 
 /// Prints what a verb answered.
 pub(crate) fn answer(answer: &Answer, json: bool) -> Exit {
-    if json {
-        out(&answer.json.to_string());
-    } else {
-        out(&answer.text);
-        err(&answer.note);
+    match &answer.json {
+        Some(value) if json => out(&value.to_string()),
+        Some(_) | None => {
+            out(&answer.text);
+            err(&answer.note);
+        }
     }
     answer.exit
 }
@@ -63,11 +64,6 @@ pub(crate) fn complain(message: &str) {
 /// Prints a line on standard error.
 pub(crate) fn err(text: &str) {
     write(std::io::stderr(), text);
-}
-
-/// Prints bytes that are not ours to change (completions) on standard output.
-pub(crate) fn raw(bytes: &[u8]) {
-    drop(std::io::stdout().write_all(bytes));
 }
 
 /// Prints clap's answer: help and version are what was asked for, anything else is a failure.

@@ -5,18 +5,20 @@ use std::time::Duration;
 use quorumlock::{MasterAddress, Redlock};
 
 use crate::failure::Failure;
+use crate::render::Answer;
 use crate::settings::Settings;
 use crate::signals::Signals;
 
 /// What is still on its way (rollbacks, releases) gets this long before the process ends.
 const CLOSE_AT_MOST: Duration = Duration::from_millis(100);
 
-/// Connects, works, closes; or fails with the signal that ended it.
-pub(crate) async fn with_masters<T>(
+/// Connects, asks, closes; or fails with the signal that ended it.
+pub(crate) async fn ask(
     settings: &Settings,
-    signals: &mut Signals,
-    work: impl AsyncFnOnce(&Redlock) -> Result<T, Failure>,
-) -> Result<T, Failure> {
+    work: impl AsyncFnOnce(&Redlock) -> Result<Answer, Failure>,
+) -> Result<Answer, Failure> {
+    let signals = Signals::ending();
+    let mut signals = signals.map_err(|error| Failure::system("cannot take signals", &error))?;
     let redlock = tokio::select! {
         connected = connect(settings) => connected?,
         number = signals.next_ending() => return Err(Failure::signal(number)),

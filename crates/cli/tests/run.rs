@@ -7,9 +7,9 @@ use std::io::Write;
 use std::process::Stdio;
 use std::time::Duration;
 
-use quorumlock_masters::{Fleet, Stopwatch, eventually};
+use quorumlock_masters::{Fleet, Relay, Rule, Stopwatch, eventually};
 use rustix::process::Signal;
-use support::{PATIENCE, Running, SOON, Said, Witness, on, output, run, steal};
+use support::{PATIENCE, Running, SOON, Said, Witness, on, on_urls, output, run, steal};
 
 #[test]
 fn command_gets_the_streams_and_the_environment_as_they_are() {
@@ -335,4 +335,51 @@ fn the_longest_hold_ends_command_in_time() {
 fn acquire(fleet: &Fleet, key: &str, ttl: &str) -> String {
     let said = output(on(fleet), ["acquire", key, "--ttl", ttl, "--json"]);
     said.expect(0).json()["token"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_hundred_refused_runs_leave_nothing_on_the_minority_that_granted() {
+    let fleet = Fleet::start(3);
+    steal(&fleet, "k", Duration::from_secs(600));
+    for _ in 0..100 {
+        output(on(&fleet), run("k --no-wait", &["true"])).expect(75);
+    }
+    assert!(
+        eventually(SOON, || !fleet[2].exists("k")),
+        "a refused attempt left its key"
+    );
+}
+
+#[test]
+fn masters_that_are_too_slow_for_the_ttl_are_told() {
+    let fleet = Fleet::start(3);
+    let relays: Vec<Relay> = fleet
+        .iter()
+        .map(|server| Relay::to(server.address()))
+        .collect();
+    let urls: Vec<String> = relays.iter().map(Relay::url).collect();
+    relays
+        .iter()
+        .for_each(|relay| relay.answers(Rule::Delay(Duration::from_millis(120))));
+    let line = "run k --ttl 200ms --no-wait --timeout 5s --report - -- true";
+    // A quorum grants, but less than the grace and 50 ms is then left.
+    let said = output(on_urls(&urls), line.split(' '));
+    assert_eq!(said.expect(69).report()["error"]["kind"], "too_slow");
+    fleet.assert_no_key("k", SOON);
+}
+
+#[test]
+fn a_stopped_minority_does_not_hold_up_the_command() {
+    let fleet = Fleet::start(3);
+    fleet[2].pause();
+    let watch = Stopwatch::start();
+    output(on(&fleet), run("k", &["true"])).expect(0);
+    // Connecting, acquiring and releasing wait for nobody; closing waits 100 ms at most.
+    assert!(
+        watch.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        watch.elapsed()
+    );
+    fleet[2].resume();
+    fleet.assert_no_key("k", SOON);
 }

@@ -34,7 +34,7 @@ pub(crate) async fn acquire(redlock: &Redlock, args: &Acquire) -> Result<Answer,
             validity.as_millis()
         ),
         note: String::new(),
-        json: Value::Object(json),
+        json: Some(Value::Object(json)),
         exit: Exit::Done,
     })
 }

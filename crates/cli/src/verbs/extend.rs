@@ -23,7 +23,7 @@ pub(crate) async fn extend(redlock: &Redlock, args: &Extend) -> Result<Answer, F
     Ok(Answer {
         text: format!("validity={validity}ms"),
         note: String::new(),
-        json: Value::Object(json),
+        json: Some(Value::Object(json)),
         exit: Exit::Done,
     })
 }

@@ -37,7 +37,7 @@ fn start(count: usize, dir: Option<&Path>) -> Result<Answer, Failure> {
     Ok(Answer {
         text: export(&started.masters),
         note: format!("{head}\n{}", table(&started.masters)),
-        json: to_json(&started.masters, started.dir),
+        json: Some(to_json(&started.masters, started.dir)),
         exit: Exit::Done,
     })
 }
@@ -52,7 +52,7 @@ fn stop(dir: Option<&Path>) -> Result<Answer, Failure> {
     Ok(Answer {
         text: String::new(),
         note: text,
-        json: to_json(&stopped, chosen(dir)),
+        json: Some(to_json(&stopped, chosen(dir))),
         exit: Exit::Done,
     })
 }
@@ -67,7 +67,7 @@ fn status(dir: Option<&Path>) -> Result<Answer, Failure> {
     Ok(Answer {
         text,
         note: String::new(),
-        json: to_json(&masters, chosen(dir)),
+        json: Some(to_json(&masters, chosen(dir))),
         exit: Exit::Done,
     })
 }

@@ -29,7 +29,7 @@ pub(crate) async fn release(redlock: &Redlock, args: &Release) -> Result<Answer,
     Ok(Answer {
         text: String::new(),
         note: String::new(),
-        json: Value::Object(json),
+        json: Some(Value::Object(json)),
         exit: Exit::Done,
     })
 }

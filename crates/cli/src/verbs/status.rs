@@ -32,7 +32,7 @@ pub(crate) async fn status(redlock: &Redlock, args: &Status) -> Result<Answer, F
     Ok(Answer {
         text: texts.join("\n\n"),
         note: String::new(),
-        json: json!({"resources": values}),
+        json: Some(json!({"resources": values})),
         exit,
     })
 }
