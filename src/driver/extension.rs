@@ -92,6 +92,7 @@ impl Extending {
 
     /// Every master's answer: granted is extended, denied is missing or somebody else's.
     pub(crate) fn answers(&self) -> Answers {
+        let timed_out = clock::now() >= self.round.deadline();
         let tally = self.round.tally();
         (0..self.pool.masters.len())
             .map(|index| {
@@ -101,8 +102,10 @@ impl Extending {
                     Answer::Denied
                 } else if let Some((_, fault)) = self.faults.iter().find(|(at, _)| *at == index) {
                     Answer::Failed(fault.clone())
-                } else {
+                } else if timed_out {
                     Answer::Failed(Fault::new(FaultKind::Timeout))
+                } else {
+                    Answer::Unanswered
                 }
             })
             .collect()
