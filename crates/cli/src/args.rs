@@ -16,7 +16,7 @@ use crate::{durations, help};
 /// Run jobs under a distributed lock: Redlock over N independent Redis or Valkey masters.
 #[derive(Debug, Parser)]
 #[command(name = "quorumlock", version, long_about = help::ABOUT, after_help = help::TOP, after_long_help = help::TOP_LONG)]
-#[command(max_term_width = 110, disable_help_subcommand = true)]
+#[command(max_term_width = 120, disable_help_subcommand = true)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) globals: Globals,

@@ -3,10 +3,12 @@
 use crate::exit::table;
 
 pub(crate) const ABOUT: &str = "\
-Run jobs under a distributed lock: Redlock over N independent Redis or Valkey masters.
+Run jobs under a distributed lock: Redlock over N independent Redis or Valkey
+masters.
 
-A lock is held while a majority of the masters says so. `quorumlock run` puts one in front of any command; `acquire`,
-`extend` and `release` are the same in steps, for scripts. Durations are written 500ms, 30s, 2m or 1h.";
+A lock is held while a majority of the masters says so. `quorumlock run` puts
+one in front of any command; `acquire`, `extend` and `release` are the same in
+steps, for scripts. Durations are written 500ms, 30s, 2m or 1h.";
 
 /// Text that stands in two places, as `concat!` takes literals only.
 macro_rules! top_examples {
@@ -41,8 +43,9 @@ pub(crate) const TOP_LONG: &str = concat!(top_examples!(), "\n\n", table!());
 pub(crate) const RUN: &str = "\
 Run COMMAND while holding a lock.
 
-Waits for the lock (for ever unless told otherwise), runs COMMAND, extends the lock as long as COMMAND runs, releases it
-when COMMAND and everything it started has ended, and returns what COMMAND returned.";
+Waits for the lock (for ever unless told otherwise), runs COMMAND, extends the
+lock as long as COMMAND runs, releases it when COMMAND and everything it
+started has ended, and returns what COMMAND returned.";
 
 pub(crate) const RUN_EXAMPLES: &str = run_examples!();
 
@@ -51,27 +54,35 @@ pub(crate) const RUN_LONG: &str = concat!(
     "
 
 What COMMAND gets:
-  The standard streams, the arguments and the environment as they are, and QUORUMLOCK_RESOURCE and QUORUMLOCK_TOKEN. It
-  is looked up in PATH before the lock is acquired, and runs in a process group of its own, which is handed the terminal.
-  Signals sent to quorumlock are passed to that group; stopping (Ctrl-Z) and continuing too. While the job is stopped
-  nobody extends the lock: stopped for longer than the TTL, it is lost, and COMMAND is ended.
+  The standard streams, the arguments and the environment as they are, and
+  QUORUMLOCK_RESOURCE and QUORUMLOCK_TOKEN. It is looked up in PATH before the
+  lock is acquired, and runs in a process group of its own, which is handed
+  the terminal. Signals sent to quorumlock are passed to that group; stopping
+  (Ctrl-Z) and continuing too. While the job is stopped nobody extends the
+  lock: stopped for longer than the TTL, it is lost, and COMMAND is ended.
 
 When the lock is lost:
-  If it is proved that the lock is somebody else's, COMMAND's processes get TERM at once; if it only cannot be extended,
-  they get TERM when the grace + 50ms is left of its validity. They get KILL after the grace, and in any case before the
-  validity ends. The status is then 76, whatever COMMAND returned. The same happens when quorumlock itself is killed or
-  stopped: a small process beside COMMAND (the warden) keeps the deadline.
+  If it is proved that the lock is somebody else's, COMMAND's processes get
+  TERM at once; if it only cannot be extended, they get TERM when the grace +
+  50ms is left of its validity. They get KILL after the grace, and in any case
+  before the validity ends. The status is then 76, whatever COMMAND returned.
+  The same happens when quorumlock itself is killed or stopped: a small
+  process beside COMMAND (the warden) keeps the deadline.
 
 When COMMAND ends:
-  What it left running (sh -c 'server &') would work without the lock, so it is ended first: TERM, and KILL after the
-  grace. Let COMMAND wait for its children, or give them a lock of their own.
+  What it left running (sh -c 'server &') would work without the lock, so it
+  is ended first: TERM, and KILL after the grace. Let COMMAND wait for its
+  children, or give them a lock of their own.
 
 What is out of reach:
-  On Linux every process that descends from COMMAND is found, also one that left its group or session. Elsewhere only
-  the process group is. A process of another user (COMMAND is sudo, or a set-uid program) cannot be ended by us: write
-  `sudo quorumlock run …`, not `quorumlock run … -- sudo …`. Work that COMMAND hands to a service (docker run, systemd-run,
-  a job queue, another host) goes on when COMMAND ends. And no lock can stop what is already on its way to a database: see
-  fencing in the documentation.
+  On Linux every process that descends from COMMAND is found, also one that
+  left its group or session. Elsewhere only the process group is. A process of
+  another user (COMMAND is sudo, or a set-uid program) cannot be ended by us:
+  write `sudo quorumlock run …`, not `quorumlock run … -- sudo …`. Work that
+  COMMAND hands to a service (docker run, systemd-run, a job queue, another
+  host) goes on when COMMAND ends. And no lock can stop what is already on its
+  way to a database: see the guarantees
+  in the documentation.
 
 The report (--report FILE), one JSON object:
   resource   its name; resource_base64 if it is no UTF-8
@@ -87,20 +98,21 @@ The report (--report FILE), one JSON object:
 pub(crate) const ACQUIRE: &str = "\
 Acquire a lock and keep it until it is released or its TTL ends.
 
-For scripts that cannot use `run`. Nothing extends the lock afterwards unless you call `extend`, and nothing ends your
-work when it is lost. Prints token=… and validity=… (how long you may rely on it, from now); with --json the fields
+For scripts that cannot use `run`. Nothing extends the lock afterwards unless
+you call `extend`, and nothing ends your work when it is lost. Prints token=…
+and validity=… (how long you may rely on it, from now); with --json the fields
 resource, token, validity_ms, grants.";
 
 pub(crate) const ACQUIRE_EXAMPLES: &str = "\
 Examples:
-  eval \"$(quorumlock acquire nightly --ttl 1m --wait 10s)\" && echo \"$token\"
+  lock=$(quorumlock acquire nightly --ttl 1m --wait 10s) && eval \"$lock\"
   quorumlock acquire nightly --ttl 30s --no-wait --json";
 
 pub(crate) const EXTEND: &str = "\
 See to it that a lock acquired before lasts on.
 
-Only if the token still owns the lock on a quorum of masters; 76 if it does not. Prints validity=…; with --json the
-fields resource, token, validity_ms.";
+Only if the token still owns the lock on a quorum of masters; 76 if it does
+not. Prints validity=…; with --json the fields resource, token, validity_ms.";
 
 pub(crate) const EXTEND_EXAMPLES: &str = "\
 Example:
@@ -109,8 +121,9 @@ Example:
 pub(crate) const RELEASE: &str = "\
 Release a lock acquired before.
 
-With --token, deleted on every master where it is still that token's; 76 if a quorum says that it no longer was. With
---force, deleted whoever holds it. With --json the fields resource, released, and with --force masters.";
+With --token, deleted on every master where it is still that token's; 76 if a
+quorum says that it no longer was. With --force, deleted whoever holds it.
+With --json the fields resource, released, and with --force masters.";
 
 pub(crate) const RELEASE_EXAMPLES: &str = "\
 Examples:
@@ -120,11 +133,13 @@ Examples:
 pub(crate) const STATUS: &str = "\
 Show who holds a lock, on each master.
 
-The verdict is free, held (one token has a quorum of masters), split (taken, but nobody has a quorum) or unknown (no
-quorum of masters answered; status 69). It is what the masters say now: only the holder knows whether it may still
-rely on it.
-With --json: {\"resources\": [{resource, verdict, token, held_on, quorum, masters: [{index, address, state, token, ttl_ms,
-detail}]}]}, where state is free, held, not_a_lock or failed. Masters are counted from 1 in text and from 0 in JSON.";
+The verdict is free, held (one token has a quorum of masters), split (taken,
+but nobody has a quorum) or unknown (no quorum of masters answered; status
+69). It is what the masters say now: only the holder knows whether it may
+still rely on it. With --json: {\"resources\": [{resource, verdict, token,
+held_on, quorum, masters: [{index, address, state, token, ttl_ms, detail}]}]},
+where state is free, held, not_a_lock or failed. Masters are counted from 1 in
+text and from 0 in JSON.";
 
 pub(crate) const STATUS_EXAMPLES: &str = "\
 Examples:
@@ -134,9 +149,11 @@ Examples:
 pub(crate) const MASTERS: &str = "\
 Throwaway masters on this machine, for trying things.
 
-Real redis-server or valkey-server processes on loopback, whichever is installed, on free ports, without persistence.
-`start` prints the variable to set, alone, on standard output, and a table on standard error.
-With --json: {\"masters\": [{index, url, pid, state}], \"dir\"}, where state is running, silent or dead.";
+Real redis-server or valkey-server processes on loopback, whichever is
+installed, on free ports, without persistence. `start` prints the variable to
+set, alone, on standard output, and a table on standard error. With --json:
+{\"masters\": [{index, url, pid, state}], \"dir\"}, where state is running,
+silent or dead.";
 
 pub(crate) const MASTERS_EXAMPLES: &str = "\
 Examples:

@@ -20,7 +20,7 @@ use crate::signals::{Signals, stop_this_process};
 use crate::warden::{End, Handle, Program, Report};
 
 /// If the warden has not ended everything this long before the validity ends, its work is done here.
-const KILL_OURSELVES: Duration = Duration::from_millis(10);
+const KILL_OURSELVES: Duration = Duration::from_millis(25);
 
 /// How the time ended.
 #[derive(Debug, Default)]

@@ -38,8 +38,10 @@ pub(crate) use handle::{Handle, Report};
 const WARDEN: &str = "@warden";
 const STAGE: &str = "@stage";
 
-/// KILL is sent this long before the deadline, so that the processes are gone when it comes.
-const KILL_MARGIN: Duration = Duration::from_millis(20);
+/// KILL is sent this long before the deadline, so that the processes are gone when it comes, on a busy host too: the
+/// warden must get a processor, and then each of them, to die. It comes off the grace when the warden acts alone, and is
+/// less than the 50 ms by which `quorumlock` acts before it.
+const KILL_MARGIN: Duration = Duration::from_millis(40);
 
 /// What is to be executed: looked up once, before the lock was acquired.
 #[derive(Clone, Debug)]

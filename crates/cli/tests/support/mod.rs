@@ -20,6 +20,8 @@ use serde_json::Value;
 
 /// Longer than anything takes that works, also on a busy machine.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+/// How late a busy machine may let a test see what has happened; what overlaps is found by `thefts.rs`, without a clock.
+pub(crate) const SEEN_LATE: Duration = Duration::from_millis(200);
 /// Within this, nothing may be left on the masters after a run that released: far less than any TTL of these tests.
 pub(crate) const SOON: Duration = Duration::from_secs(2);
 
