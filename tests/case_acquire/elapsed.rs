@@ -114,6 +114,27 @@ async fn case_04_the_end_of_the_validity_is_early_enough_for_any_delays() {
     }
 }
 
+/// The answers are in time, and whoever waits for them looks when the validity is over.
+#[tokio::test]
+async fn case_04_a_grant_that_is_looked_at_too_late_is_not_handed_over() {
+    let fleet = Fleet::start(3);
+    let (_relays, redlock) = relayed(&fleet).await;
+    let blocking = async || quorumlock_masters::pause(ms(300));
+    let lock = redlock.lock("a").ttl(ms(200));
+    let (acquired, ()) = tokio::join!(lock.clone().try_acquire(), blocking());
+    let error = acquired.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::TooSlow, "{error}");
+    let mut began = 0;
+    let run = lock.wait(secs(5)).run(|held| {
+        began += 1;
+        async move { held.is_held() }
+    });
+    let (held, ()) = tokio::join!(run, blocking());
+    assert!(held.unwrap(), "the work began under a lock that was over");
+    assert_eq!(began, 1);
+    fleet.assert_no_key("a", SOON);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn case_05_an_expired_lock_is_not_extended() {
     let fleet = Fleet::start(3);

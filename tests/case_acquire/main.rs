@@ -7,6 +7,7 @@
     reason = "a test that cannot go on has failed"
 )]
 
+mod duplicates;
 mod elapsed;
 mod input;
 mod matrix;
@@ -17,6 +18,7 @@ mod rights;
 mod secrets;
 mod spoilt;
 mod strangers;
+mod unsteady;
 
 use quorumlock::{Answer, Error, Fault, FaultKind, Redlock};
 use std::time::Duration;

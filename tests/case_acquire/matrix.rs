@@ -2,11 +2,13 @@
 
 use crate::spoilt::{
     Bad, real_busy, real_demoted, real_killed, real_misconfigured, real_out_of_memory,
-    real_password, real_rights, real_stopped, real_without_replicas, slow,
+    real_password, real_rights, real_stopped, real_without_replicas, relayed, slow,
 };
 use crate::{SOON, connect, faults, ms, secs};
 use quorumlock::{ErrorKind, FaultKind, KeyState, Redlock, Released, Status};
-use quorumlock_masters::{ConnectFault, Fault, FaultRule, Fleet, Reply, Stopwatch, eventually};
+use quorumlock_masters::{
+    ConnectFault, Fault, FaultRule, Fleet, Reply, Rule, Stopwatch, eventually,
+};
 use std::time::Duration;
 
 /// How much slower an acquisition may be for one bad master, by the median; on a machine that is
@@ -159,6 +161,12 @@ behaviours! {
     ) tells Timeout | NotConnected;
     case_18_silent_later: check(on_set(Fault::Silence)) tells Timeout | Unresponsive;
     case_18_stopped: check(real_stopped()) tells Timeout | Unresponsive;
+    case_18_black_hole_real: check(
+        relayed(|relay| relay.both(Rule::Drop))
+    ) tells Timeout | Unresponsive;
+    case_18_answers_swallowed_real: check(
+        relayed(|relay| relay.answers(Rule::Drop))
+    ) tells Timeout | Unresponsive;
     case_18_noauth: check_lasting(always(noauth())) tells Auth;
     case_18_noauth_real: check_lasting(real_password("")) tells Auth;
     case_18_wrongpass_real: check_lasting(real_password(":other@")) tells Auth;
@@ -177,7 +185,7 @@ behaviours! {
     case_18_readonly: check(
         Bad::error("READONLY You can't write against a read only replica.")
     ) tells ReadOnly;
-    case_18_readonly_real: check(real_demoted()) tells ReadOnly;
+    case_18_readonly_real: check(real_demoted()) tells ReadOnly | Replica;
     case_18_oom: check(
         Bad::error("OOM command not allowed when used memory > 'maxmemory'.")
     ) tells OutOfMemory;

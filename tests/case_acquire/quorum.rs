@@ -45,6 +45,23 @@ async fn case_01_a_master_that_comes_up_later_joins_by_itself() {
     fleet.assert_no_key("a", SOON);
 }
 
+/// A handle may be built before any of its masters: it says so at once, and works when they come.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn case_01_masters_that_all_come_up_later_join_by_themselves() {
+    let fleet = Fleet::start(3);
+    fleet.iter().for_each(|server| server.kill());
+    let watch = Stopwatch::start();
+    let redlock = connect(&fleet.urls()).await;
+    let error = redlock.lock("a").try_acquire().await.unwrap_err();
+    assert!(watch.elapsed() < secs(3), "{:?}", watch.elapsed());
+    assert_eq!(error.failed(), 3, "{error}");
+    let waiting = tokio::spawn(redlock.lock("a").wait(secs(20)).acquire());
+    fleet.iter().for_each(|server| server.restart());
+    let guard = waiting.await.unwrap().unwrap();
+    assert_eq!(guard.release().await.unwrap(), Released::WasOurs);
+    fleet.assert_no_key("a", SOON);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn case_17_a_retry_is_not_blocked_by_its_own_earlier_attempt() {
     let fleet = Fleet::start(3);

@@ -2,7 +2,7 @@
 
 use crate::{SOON, ms, secs};
 use quorumlock_masters::{
-    ConnectFault, Fault, FaultRule, Reply, ScriptedMaster, Server, Wire, eventually,
+    Close, ConnectFault, Fault, FaultRule, Relay, Reply, ScriptedMaster, Server, Wire, eventually,
 };
 use std::sync::{Arc, Mutex};
 
@@ -217,6 +217,19 @@ pub(crate) fn real_stopped() -> Bad {
 /// A real server that is killed; mended, it runs again.
 pub(crate) fn real_killed() -> Bad {
     Bad::real(Server::start(), Server::kill, Server::restart)
+}
+
+/// A real server behind a relay that spoils what passes.
+pub(crate) fn relayed(spoil: impl Fn(&Relay) + 'static) -> Bad {
+    let server = Server::start();
+    let relay = Arc::new(Relay::to(server.address()));
+    let (url, mended) = (relay.url(), Arc::clone(&relay));
+    // What was swallowed stops its connection for good, so the mending makes an end of it.
+    let mend = move |_: &Server| {
+        mended.heal();
+        mended.cut(Close::Reset);
+    };
+    Bad::real(server, move |_| spoil(&relay), mend).through(url)
 }
 
 /// A scripted master that is slow beyond every timeout; mended, it works off what it was sent.

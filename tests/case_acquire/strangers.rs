@@ -140,6 +140,15 @@ async fn case_34_the_same_server_twice_is_refused() {
     check_refused(&[one.clone(), format!("{one}/1"), other.clone()]).await;
     check_refused(&[one.clone(), relay.url(), other.clone()]).await;
     check_refused(&[relay.url(), other.clone(), by_name(&fleet[0])]).await;
+    let local = Server::builder().unix_socket().start().unwrap();
+    let socket = format!("unix://{}", local.socket().unwrap().display());
+    let error = Redlock::connect([local.url(), one.clone(), socket.clone()]).await;
+    let text = error.unwrap_err().to_string();
+    assert!(text.contains(&local.address().to_string()), "{text}");
+    assert!(
+        text.contains(socket.trim_start_matches("unix://")),
+        "{text}"
+    );
     assert_eq!(fleet.total_keys(), 0);
     // With the refused handle its connections have ended.
     assert!(eventually(SOON, || relay.connections().open == 0));
