@@ -8,7 +8,7 @@ use super::reply::{Answer, ends_connection};
 use super::{Fault, FaultKind, Key, parse};
 use crate::quorum::{Deletion, Moment, Token};
 use redis::{RedisResult, Value};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -54,6 +54,8 @@ struct Owed {
 pub(super) struct Debts {
     strays: VecDeque<Stray>,
     owed: VecDeque<Owed>,
+    /// How many undos of each key are unanswered or owed, those backed up elsewhere left out.
+    keys: BTreeMap<Key, u32>,
 }
 
 /// What came of settling.
@@ -68,6 +70,7 @@ pub(super) struct Settled {
 impl Debts {
     /// Keeps an answer nobody waits for any more.
     pub(super) fn strand(&mut self, answer: Answer, undo: Undo, now: Moment) {
+        self.count(&undo.key);
         self.strays.push_back(Stray {
             answer,
             undo,
@@ -78,9 +81,12 @@ impl Debts {
 
     /// Remembers an undo for later.
     pub(super) fn owe(&mut self, undo: Undo, not_before: Moment) {
-        if self.owed.len() >= MOST_OWED {
-            self.owed.pop_front();
+        if self.owed.len() >= MOST_OWED
+            && let Some(oldest) = self.owed.pop_front()
+        {
+            self.uncount(&oldest.undo.key);
         }
+        self.count(&undo.key);
         self.owed.push_back(Owed {
             undo,
             not_before,
@@ -91,19 +97,23 @@ impl Debts {
     /// Drops answered strays from the front, where the oldest are; says how many.
     pub(super) fn settle_front(&mut self) -> usize {
         let mut answered = 0;
-        while let Some(stray) = self.strays.front_mut() {
+        while let Some(mut stray) = self.strays.pop_front() {
             match stray.poll() {
                 Poll::Ready(Ok(value)) => {
                     stray.note(value);
-                    self.strays.pop_front();
+                    self.forget(&stray);
                     answered += 1;
                 }
                 // Left to `settle`, which knows what time it is.
                 Poll::Ready(Err(error)) => {
                     stray.answer = Box::pin(std::future::ready(Err(error)));
+                    self.strays.push_front(stray);
                     break;
                 }
-                Poll::Pending => break,
+                Poll::Pending => {
+                    self.strays.push_front(stray);
+                    break;
+                }
             }
         }
         answered
@@ -120,9 +130,11 @@ impl Debts {
                 Poll::Pending => self.strays.push_back(stray),
                 Poll::Ready(Ok(value)) => {
                     stray.note(value);
+                    self.forget(&stray);
                     settled.answered += 1;
                 }
                 Poll::Ready(Err(error)) => {
+                    self.forget(&stray);
                     settled.answered += 1;
                     let lost = ends_connection(&error);
                     let fault = Fault::from_redis(error);
@@ -152,12 +164,14 @@ impl Debts {
                 break;
             };
             if owed.undo.until <= now {
+                self.uncount(&owed.undo.key);
                 continue;
             }
             let due = all || owed.not_before <= now;
             match if due { send(&owed.undo) } else { None } {
                 Some(answer) => {
                     sent += 1;
+                    self.uncount(&owed.undo.key);
                     self.strand(answer, owed.undo, now);
                 }
                 None => self.owed.push_back(owed),
@@ -171,6 +185,7 @@ impl Debts {
         let strays = std::mem::take(&mut self.strays);
         let count = strays.len();
         for stray in strays {
+            self.forget(&stray);
             self.owe(stray.undo, now);
         }
         count
@@ -178,7 +193,16 @@ impl Debts {
 
     /// Forgets what must have expired.
     pub(super) fn forget_expired(&mut self, now: Moment) {
-        self.owed.retain(|owed| owed.undo.until > now);
+        if self.owed.iter().all(|owed| owed.undo.until > now) {
+            return;
+        }
+        for owed in std::mem::take(&mut self.owed) {
+            if owed.undo.until > now {
+                self.owed.push_back(owed);
+            } else {
+                self.uncount(&owed.undo.key);
+            }
+        }
     }
 
     /// How many undos are left to be answered here; copies sent elsewhere do not count.
@@ -202,8 +226,7 @@ impl Debts {
 
     /// Whether an undo for this key is unanswered or owed here.
     pub(super) fn has(&self, key: &[u8]) -> bool {
-        let stray = |stray: &Stray| *stray.undo.key == *key && !stray.backed_up;
-        self.strays.iter().any(stray) || self.owed.iter().any(|owed| *owed.undo.key == *key)
+        self.keys.contains_key(key)
     }
 
     /// Copies of undos sent before `before` and not answered, each handed out once.
@@ -213,12 +236,20 @@ impl Debts {
             stray.backed_up = true;
             stray.undo.clone()
         };
-        self.strays.iter_mut().filter(late).map(copy).collect()
+        let undos: Vec<Undo> = self.strays.iter_mut().filter(late).map(copy).collect();
+        for undo in &undos {
+            self.uncount(&undo.key);
+        }
+        undos
     }
 
     /// Takes out all that is owed here.
     pub(super) fn take_owed(&mut self) -> Vec<Undo> {
-        self.owed.drain(..).map(|owed| owed.undo).collect()
+        let undos: Vec<Undo> = self.owed.drain(..).map(|owed| owed.undo).collect();
+        for undo in &undos {
+            self.uncount(&undo.key);
+        }
+        undos
     }
 
     /// Copies of what is owed here, each handed out once, for the master's other lane.
@@ -232,6 +263,27 @@ impl Debts {
             .filter(|owed| !owed.copied)
             .map(copy)
             .collect()
+    }
+}
+
+impl Debts {
+    fn forget(&mut self, stray: &Stray) {
+        if !stray.backed_up {
+            self.uncount(&stray.undo.key);
+        }
+    }
+
+    fn count(&mut self, key: &Key) {
+        *self.keys.entry(Arc::clone(key)).or_default() += 1;
+    }
+
+    fn uncount(&mut self, key: &Key) {
+        if let Some(count) = self.keys.get_mut(key) {
+            *count -= 1;
+            if *count == 0 {
+                self.keys.remove(key);
+            }
+        }
     }
 }
 
@@ -250,5 +302,68 @@ impl Stray {
         self.answer
             .as_mut()
             .poll(&mut Context::from_waker(Waker::noop()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn undo() -> Undo {
+        Undo {
+            key: Arc::from(&b"k"[..]),
+            token: Token::from_text("t"),
+            until: Moment::from_nanos(1_000),
+            heard: None,
+        }
+    }
+
+    fn silence() -> Answer {
+        Box::pin(std::future::pending())
+    }
+
+    #[test]
+    fn a_key_is_known_for_as_long_as_an_undo_of_it_is_open() {
+        let now = Moment::from_nanos(10);
+        let mut debts = Debts::default();
+        debts.owe(undo(), now);
+        assert!(debts.has(b"k") && !debts.has(b"other"));
+        assert_eq!(debts.take_owed().len(), 1);
+        assert!(!debts.has(b"k"));
+
+        debts.strand(silence(), undo(), now);
+        debts.strand(Box::pin(std::future::ready(Ok(Value::Int(1)))), undo(), now);
+        assert_eq!(debts.settle(now).answered, 1);
+        assert!(debts.has(b"k"), "one is still silent");
+        assert_eq!(debts.backups(now).len(), 1);
+        assert!(
+            !debts.has(b"k") && debts.left() == 0,
+            "its copy counts elsewhere"
+        );
+
+        assert_eq!(debts.end(now), 1);
+        assert!(debts.has(b"k"), "owed to the next connection");
+        assert_eq!(debts.resend(now, true, |_| Some(silence())), 1);
+        assert!(debts.has(b"k"));
+        debts.end(now);
+        debts.forget_expired(Moment::from_nanos(1_000));
+        assert!(!debts.has(b"k") && debts.is_empty());
+    }
+
+    #[test]
+    fn what_a_delete_found_is_noted_where_somebody_may_ask() {
+        let heard = Heard::default();
+        let mut debts = Debts::default();
+        let noted = Undo {
+            heard: Some(Arc::clone(&heard)),
+            ..undo()
+        };
+        debts.strand(
+            Box::pin(std::future::ready(Ok(Value::Int(1)))),
+            noted,
+            Moment::ZERO,
+        );
+        assert_eq!(debts.settle_front(), 1);
+        assert_eq!(heard.get(), Some(&Deletion::Deleted));
     }
 }

@@ -249,6 +249,9 @@ impl Lane {
             return false;
         }
         let mut debts = self.debts();
+        if !debts.has(key) {
+            return false;
+        }
         let settled = debts.settle(now);
         let found = debts.has(key);
         drop(debts);
