@@ -82,13 +82,16 @@ fn hand_over_owed(pool: &Pool, master: &Master, now: Moment) {
 /// Undos that a home lane has not answered go out a second time on the service lane.
 fn back_up(pool: &Pool, before: Moment, now: Moment) {
     for master in &pool.masters {
-        let undos = master.lane(Route::Home).take_backups(before);
-        if undos.is_empty() {
+        let (home, service) = (master.lane(Route::Home), master.lane(Route::Service));
+        if !home.has_backups(before) {
             continue;
         }
         pool.want_service();
-        for undo in undos {
-            master.lane(Route::Service).undo(undo, now);
+        // Until that lane is up they stay where they are: owed there, they would come back.
+        if service.is_up() {
+            for undo in home.take_backups(before) {
+                service.undo(undo, now);
+            }
         }
     }
 }

@@ -229,6 +229,12 @@ impl Debts {
         self.keys.contains_key(key)
     }
 
+    /// Whether there is anything for [`backups`](Self::backups) to hand out.
+    pub(super) fn has_backups(&self, before: Moment) -> bool {
+        let late = |stray: &Stray| !stray.backed_up && stray.since <= before;
+        self.strays.iter().any(late)
+    }
+
     /// Copies of undos sent before `before` and not answered, each handed out once.
     pub(super) fn backups(&mut self, before: Moment) -> Vec<Undo> {
         let late = |stray: &&mut Stray| !stray.backed_up && stray.since <= before;

@@ -289,6 +289,11 @@ impl Lane {
         }
     }
 
+    /// Whether any undo was sent before `before` and is not answered or copied elsewhere.
+    pub(crate) fn has_backups(&self, before: Moment) -> bool {
+        self.debts().has_backups(before)
+    }
+
     /// Undos that were sent before `before` and not answered, each handed out once.
     pub(crate) fn take_backups(&self, before: Moment) -> Vec<Undo> {
         self.debts().backups(before)
