@@ -1,6 +1,6 @@
 //! Servers that are no masters of their own: replicas, and one server behind two names.
 
-use crate::{SOON, connect, fault, faults, secs};
+use crate::{SOON, connect, fault, faults, ms, secs};
 use quorumlock::{Error, ErrorKind, FaultKind, KeyState, Redlock, Released};
 use quorumlock_masters::{Fleet, Relay, Server, Stopwatch, eventually};
 
@@ -86,6 +86,27 @@ async fn case_33_a_replicas_zero_does_not_say_that_the_lock_was_lost() {
     assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
     check_replica(&error, 1, &fleet[3]);
     check_replica(&error, 2, &fleet[3]);
+    fleet.assert_no_key("a", SOON);
+}
+
+/// Our key on a master that is a replica for a while goes when that is over, not with its TTL.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn case_33_what_a_demoted_master_is_owed_is_paid_when_it_is_promoted() {
+    let fleet = Fleet::start(3);
+    let redlock = connect(&fleet.urls()).await;
+    let guard = redlock.lock("a").try_acquire().await.unwrap();
+    assert!(eventually(SOON, || fleet.holders("a") == [0, 1, 2]));
+    // Of a master that is not there, so that it keeps its data.
+    let demoted = &fleet[1];
+    demoted.command(&["REPLICAOF", "127.0.0.1", "1"]).unwrap();
+    demoted
+        .command(&["CLIENT", "KILL", "TYPE", "normal"])
+        .unwrap();
+    assert_eq!(guard.release().await.unwrap(), Released::WasOurs);
+    assert!(eventually(SOON, || fleet.holders("a") == [1]));
+    // Several attempts to connect find a replica.
+    tokio::time::sleep(ms(1_500)).await;
+    demoted.command(&["REPLICAOF", "NO", "ONE"]).unwrap();
     fleet.assert_no_key("a", SOON);
 }
 

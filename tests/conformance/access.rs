@@ -59,3 +59,18 @@ async fn conformance_by_unix_sockets() {
     })
     .await;
 }
+
+/// A server or proxy that knows no `HELLO` speaks the older protocol.
+#[tokio::test]
+async fn conformance_without_hello() {
+    on_all(|flavour| async move {
+        let site = Site::set_up(&flavour, 3, |builder| {
+            builder
+                .password("secret")
+                .args(["--rename-command", "HELLO", ""])
+        })
+        .after(&["AUTH", "secret"]);
+        steps::run(&site).await;
+    })
+    .await;
+}

@@ -47,11 +47,17 @@ pub(crate) async fn spares_the_successor(site: &Site) {
         .await
         .unwrap();
     assert!(!late.is_held(), "two holders");
-    assert!(eventually(|| site.with_token("succeeded", next.token()) == site.size()).await);
+    // Not on all: on one the old key may have ended just after the new SET came.
+    let count = || site.with_token("succeeded", next.token());
+    assert!(eventually(|| count() >= site.quorum()).await);
+    let all = count();
     assert_eq!(late.release().await.unwrap(), Released::NoLongerOurs);
     drop(late);
-    assert!(one.close(Duration::from_secs(1)).await.is_empty());
-    assert_eq!(site.with_token("succeeded", next.token()), site.size());
+    assert!(one.close(Duration::from_secs(3)).await.is_empty());
+    assert!(
+        count() >= all,
+        "a late release deleted the successor's lock"
+    );
     assert_eq!(next.release().await.unwrap(), Released::WasOurs);
 }
 

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-const SLACK: Duration = Duration::from_millis(100);
+const SLACK: Duration = Duration::from_millis(250);
 /// The watchdog's period is 300 ms: one that went on after the end is seen beyond the slack.
 const TTL: Duration = Duration::from_millis(900);
 

@@ -70,11 +70,12 @@ async fn case_21_what_a_hung_master_never_took_is_withdrawn() {
         assert_eq!(guard.release().await.unwrap(), Released::WasOurs);
     }
     fleet[2].resume();
-    assert!(client.close(ms(10_000)).await.is_empty());
+    let left = client.close(ms(10_000)).await;
+    assert!(left.is_empty(), "{left:?}");
     let (set, deleted) = (calls(&fleet[2], "set"), calls(&fleet[2], "eval"));
     assert!(set > 0, "nothing was sent before the connection was full");
     assert!(set < 40, "nothing was withdrawn");
-    assert!(deleted >= 40, "{deleted} deletes for 40 holds");
+    assert!(deleted >= set, "{deleted} deletes for {set} SETs");
     assert_eq!((calls(&fleet[0], "set"), calls(&fleet[1], "set")), (40, 40));
     assert_eq!(fleet.total_keys(), 0);
 }

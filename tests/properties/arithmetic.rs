@@ -56,6 +56,23 @@ proptest! {
         }
     }
 
+    /// Rounded up: a drift that is a nanosecond short is not the allowance that was asked for.
+    #[test]
+    fn drift_is_its_share_rounded_up_and_two_milliseconds(nanos in any::<u32>(), ppm in ppm()) {
+        let ttl = Duration::from_nanos(u64::from(nanos));
+        prop_assert_eq!(Drift::from_ppm(ppm).of(ttl).as_nanos(), drift_by_hand(ttl.as_nanos(), ppm));
+    }
+
+    /// R7: a tenth of the TTL within 50 ms and 1 s, unless it is set.
+    #[test]
+    fn the_timeout_is_a_tenth_within_bounds(lease in lease(), set in any_span()) {
+        let terms = |timeout| Terms { masters: 3, timeout };
+        let tenth = lease.ttl() / 10;
+        let bounded = tenth.max(Duration::from_millis(50)).min(Duration::from_secs(1));
+        prop_assert_eq!(terms(None).timeout_for(lease.ttl()), bounded);
+        prop_assert_eq!(terms(Some(set)).timeout_for(lease.ttl()), set);
+    }
+
     #[test]
     fn the_validity_ends_at_the_latest_at_send_plus_ttl_less_drift(lease in lease(), began in moment()) {
         let end = u128::from(lease.valid_until(began).as_nanos());
@@ -111,4 +128,12 @@ proptest! {
         prop_assert_eq!(at.until(at.plus(span)), at.plus(span).since(at));
         prop_assert_eq!(at.plus(span).until(at), Duration::ZERO);
     }
+}
+
+/// With 2 ms of constant drift alone, 2 ms leave nothing and 3 ms leave one.
+#[test]
+fn case_29_the_shortest_lease_is_above_the_constant() {
+    let lease = |ms| Lease::new(Duration::from_millis(ms), Drift::from_ppm(0), LONGEST_TTL);
+    assert!(lease(2).is_err());
+    assert_eq!(lease(3).unwrap().most_validity(), Duration::from_millis(1));
 }
