@@ -4,7 +4,7 @@ use super::clock;
 use crate::master::{Fault, FaultKind, Identity, Lane, Undo};
 use crate::quorum::{Members, Moment, Terms};
 use redis::ConnectionInfo;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -70,6 +70,8 @@ pub(crate) struct Pool {
     service_wanted: AtomicBool,
     /// Told whenever a lane comes up or goes down.
     pub(crate) changed: Notify,
+    /// When a home lane was last seen to have answered anything: its runtime runs.
+    home_moved: AtomicU64,
     /// Whether the sweeper is at work; it sleeps when nothing is unanswered.
     sweeping: AtomicBool,
     pub(crate) sweep: Notify,
@@ -91,6 +93,7 @@ impl Pool {
             home: RwLock::new(None),
             service_wanted: AtomicBool::new(false),
             changed: Notify::new(),
+            home_moved: AtomicU64::new(0),
             sweeping: AtomicBool::new(false),
             sweep: Notify::new(),
         })
@@ -263,6 +266,16 @@ impl Pool {
             }
         }
         self.wake_sweeper();
+    }
+
+    /// A home lane was seen to have answered.
+    pub(crate) fn note_home_moved(&self, now: Moment) {
+        self.home_moved.store(now.as_nanos(), Ordering::Release);
+    }
+
+    /// When a home lane was last seen to have answered.
+    pub(crate) fn home_moved(&self) -> Moment {
+        Moment::from_nanos(self.home_moved.load(Ordering::Acquire))
     }
 
     /// Something is unanswered: the sweeper looks after it.

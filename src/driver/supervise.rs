@@ -8,6 +8,7 @@ use super::pool::{Pool, Route};
 use super::random;
 use crate::master::{Abilities, Connected, Fault, FaultKind, Lane, connect, delete};
 use crate::quorum::{Mending, Retry};
+use redis::Value;
 use redis::aio::MultiplexedConnection;
 use std::future::Future;
 use std::sync::Arc;
@@ -118,7 +119,9 @@ async fn pay(lane: &Lane, mut connection: MultiplexedConnection, abilities: Abil
         let cmd = delete(abilities, &undo.key, &undo.token);
         let answer = connection.send_packed_command(&cmd);
         let answered = tokio::time::timeout(PAY_TIMEOUT, answer).await;
-        if !matches!(answered, Ok(Ok(_))) {
+        // A server's error is a value here: it has deleted nothing.
+        let paid = answered.is_ok_and(|answer| answer.and_then(Value::extract_error).is_ok());
+        if !paid {
             std::iter::once(undo)
                 .chain(owed)
                 .for_each(|undo| lane.owe(undo, clock::now()));

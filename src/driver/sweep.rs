@@ -56,7 +56,9 @@ fn look_through(pool: &Pool, backup_after: Duration) -> usize {
         }
         hand_over_owed(pool, master, now);
     }
-    if left > 0 && !home_moves {
+    if home_moves {
+        pool.note_home_moved(now);
+    } else if left > 0 && now.since(pool.home_moved()) >= backup_after {
         back_up(pool, now.minus(backup_after), now);
     }
     left
@@ -88,7 +90,7 @@ fn back_up(pool: &Pool, before: Moment, now: Moment) {
         }
         pool.want_service();
         // Until that lane is up they stay where they are: owed there, they would come back.
-        if service.is_up() {
+        if service.is_up() && !service.is_stalled() {
             for undo in home.take_backups(before) {
                 service.undo(undo, now);
             }

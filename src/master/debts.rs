@@ -186,7 +186,11 @@ impl Debts {
         let count = strays.len();
         for stray in strays {
             self.forget(&stray);
+            let backed_up = stray.backed_up;
             self.owe(stray.undo, now);
+            if let Some(owed) = self.owed.back_mut() {
+                owed.copied = backed_up;
+            }
         }
         count
     }

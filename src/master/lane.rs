@@ -234,6 +234,11 @@ impl Lane {
         self.up.load(Ordering::Acquire)
     }
 
+    /// Whether nothing is answered here any more.
+    pub(crate) fn is_stalled(&self) -> bool {
+        self.stalled.load(Ordering::Acquire)
+    }
+
     pub(crate) fn is_starting(&self) -> bool {
         matches!(self.read().link, Link::Starting)
     }
