@@ -1,6 +1,10 @@
 //! The examples run, and say what they are there to show.
 
 #![cfg(feature = "client")]
+#![expect(
+    clippy::expect_used,
+    reason = "a test fails by panicking, and says what it expected"
+)]
 
 use quorumlock_masters::Fleet;
 use std::path::PathBuf;
