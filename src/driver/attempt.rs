@@ -14,6 +14,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+/// How much longer than its TTL an undo is remembered: a SET may arrive late, and servers'
+/// clocks may run late.
+pub(crate) const AFTERLIFE: Duration = Duration::from_secs(1);
+
 /// What is to be acquired.
 #[derive(Clone, Debug)]
 pub(crate) struct Order {
@@ -139,8 +143,9 @@ impl Attempt {
             undo: Undo {
                 key: Arc::clone(&order.key),
                 token,
-                until: began.plus(order.lease.ttl()),
+                until: began.plus(order.lease.ttl()).plus(AFTERLIFE),
                 heard: None,
+                refused: 0,
             },
             replies: Vec::with_capacity(pool.masters.len()),
             faults: Vec::new(),
@@ -240,10 +245,7 @@ impl Attempt {
             });
         }
         let tally = self.round.tally();
-        let timed_out = matches!(
-            outcome,
-            AcquireOutcome::TimedOut | AcquireOutcome::TooSlow | AcquireOutcome::CutShort
-        );
+        let timed_out = matches!(outcome, AcquireOutcome::TimedOut | AcquireOutcome::TooSlow);
         Err(Refusal {
             outcome,
             answers: self.answers(timed_out),

@@ -20,7 +20,7 @@ mod release;
 mod supervise;
 mod sweep;
 
-pub(crate) use attempt::{Attempt, Granted, Order, Refusal, late_grant};
+pub(crate) use attempt::{AFTERLIFE, Attempt, Granted, Order, Refusal, late_grant};
 pub(crate) use extension::{Extending, HealGate};
 pub(crate) use inspect::{KeyFound, look};
 pub(crate) use pool::{Answer, Pool, Route, Settings};

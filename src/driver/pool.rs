@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
+use tokio::task::AbortHandle;
 
 /// What a pool is made of.
 #[derive(Debug)]
@@ -65,7 +66,7 @@ pub(crate) struct Pool {
     pub(crate) terms: Terms,
     pub(crate) connect_timeout: Duration,
     /// The runtime in which the home lanes live.
-    home: RwLock<Option<Handle>>,
+    home: RwLock<Option<Home>>,
     /// Whether the service lanes are to be connected.
     service_wanted: AtomicBool,
     /// Told whenever a lane comes up or goes down.
@@ -109,8 +110,8 @@ impl Pool {
         };
         let known = self.home.read().unwrap_or_else(PoisonError::into_inner);
         match known.as_ref() {
-            Some(home) if home.id() == current.id() => Route::Home,
-            Some(home) if is_alive(home) => {
+            Some(home) if home.runtime.id() == current.id() => Route::Home,
+            Some(home) if home.is_alive() => {
                 drop(known);
                 self.want_service();
                 Route::Service
@@ -125,31 +126,27 @@ impl Pool {
     /// Makes this runtime the home, unless another thread has done so meanwhile.
     fn move_home(&self, current: Handle) -> Route {
         let mut home = self.home.write().unwrap_or_else(PoisonError::into_inner);
-        if home
-            .as_ref()
-            .is_some_and(|known| known.id() != current.id() && is_alive(known))
-        {
-            drop(home);
-            self.want_service();
-            return Route::Service;
-        }
-        if home.as_ref().is_none_or(|known| known.id() != current.id()) {
-            *home = Some(current);
-            drop(home);
-            let now = clock::now();
-            for master in &self.masters {
-                master.home.restart(now);
+        match home.as_ref() {
+            Some(known) if known.runtime.id() == current.id() => return Route::Home,
+            Some(known) if known.is_alive() => {
+                drop(home);
+                self.want_service();
+                return Route::Service;
             }
+            Some(_) | None => *home = Some(Home::new(current)),
+        }
+        drop(home);
+        let now = clock::now();
+        for master in &self.masters {
+            master.home.restart(now);
         }
         Route::Home
     }
 
     /// The runtime of the home lanes, if it is known.
     pub(crate) fn home(&self) -> Option<Handle> {
-        self.home
-            .read()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        let home = self.home.read().unwrap_or_else(PoisonError::into_inner);
+        home.as_ref().map(|home| home.runtime.clone())
     }
 
     /// Connects the service lanes, if they are not yet.
@@ -326,10 +323,26 @@ impl Pool {
     }
 }
 
-/// Whether a runtime still runs: one that has shut down cancels what is spawned at once.
-fn is_alive(runtime: &Handle) -> bool {
-    let probe = runtime.spawn(std::future::pending::<()>());
-    let alive = !probe.is_finished();
-    probe.abort();
-    alive
+/// The runtime of the home lanes, with a task in it that ends when it does.
+struct Home {
+    runtime: Handle,
+    sentinel: AbortHandle,
+}
+
+impl Home {
+    fn new(runtime: Handle) -> Self {
+        let sentinel = runtime.spawn(std::future::pending::<()>()).abort_handle();
+        Self { runtime, sentinel }
+    }
+
+    /// Whether the runtime has not been shut down.
+    fn is_alive(&self) -> bool {
+        !self.sentinel.is_finished()
+    }
+}
+
+impl Drop for Home {
+    fn drop(&mut self) {
+        self.sentinel.abort();
+    }
 }

@@ -10,6 +10,7 @@ use crate::quorum::{Deletion, Members, ReleaseOutcome, ReleaseRound};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -113,7 +114,7 @@ impl Releasing {
             faults: Vec::new(),
         };
         for (index, heard) in &releasing.earlier {
-            if heard.get() == Some(&Deletion::Deleted) {
+            if heard.load(Ordering::Acquire) {
                 releasing.round.handle_answer(*index, Deletion::Deleted);
             }
         }
@@ -216,7 +217,7 @@ impl Releasing {
             master.lane(Route::Home).settle(now);
             master.lane(Route::Service).settle(now);
         }
-        own.any(|(_, heard)| heard.get() == Some(&Deletion::Deleted))
+        own.any(|(_, heard)| heard.load(Ordering::Acquire))
     }
 
     fn owe(&mut self, index: usize, lane: &Lane) {

@@ -23,6 +23,8 @@ const LAST_PAUSE: Duration = Duration::from_millis(500);
 /// The last pause where waiting alone mends nothing (a wrong password, a server that is too old):
 /// the server's log is not filled with attempts.
 const LASTING_PAUSE: Duration = Duration::from_secs(5);
+/// How long a connection must last to count as one.
+const PROVEN_AFTER: Duration = Duration::from_secs(1);
 /// How long an undo may take on a connection that serves for nothing else.
 const PAY_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long beyond its own timeout a connection attempt in the application's runtime may take:
@@ -36,35 +38,43 @@ pub(crate) async fn supervise(pool: Arc<Pool>, index: usize, route: Route) {
     let mut retry = passing;
     let lane = Arc::clone(pool.masters[index].lane(route));
     let mut failures = 0_u32;
+    let mut up_since = None;
     loop {
         if lane.is_up() || !pool.is_wanted(route) {
-            failures = 0;
             lane.wake.notified().await;
             pool.changed.notify_waiters();
             continue;
         }
-        let epoch = lane.epoch();
-        match try_once(&pool, &lane, epoch, index, route).await {
-            Ok(()) => failures = 0,
-            Err(fault) => {
-                failures = failures.saturating_add(1);
-                retry = match fault.kind().mending() {
-                    Mending::Passing => passing,
-                    Mending::Lasting => lasting,
-                };
-                lane.fail(epoch, fault);
+        // A connection that ends as soon as it is made is a failure, not a success.
+        let brief = up_since
+            .take()
+            .is_some_and(|since| clock::now().since(since) < PROVEN_AFTER);
+        if !brief {
+            let epoch = lane.epoch();
+            match try_once(&pool, &lane, epoch, index, route).await {
+                Ok(()) => {
+                    up_since = Some(clock::now());
+                    pool.changed.notify_waiters();
+                    continue;
+                }
+                Err(fault) => {
+                    retry = match fault.kind().mending() {
+                        Mending::Passing => passing,
+                        Mending::Lasting => lasting,
+                    };
+                    lane.fail(epoch, fault);
+                }
             }
         }
+        failures = failures.saturating_add(1);
         pool.changed.notify_waiters();
-        if failures > 0 {
-            let pause = retry.pause(failures, random::draw());
-            // Woken early where the lane was restarted for another runtime.
-            if tokio::time::timeout(pause, lane.wake.notified())
-                .await
-                .is_ok()
-            {
-                failures = 0;
-            }
+        let pause = retry.pause(failures, random::draw());
+        // Woken early where the lane was restarted for another runtime.
+        if tokio::time::timeout(pause, lane.wake.notified())
+            .await
+            .is_ok()
+        {
+            failures = 0;
         }
     }
 }
@@ -105,7 +115,9 @@ async fn try_once(
         pay(lane, connection, abilities).await;
         return Err(objection);
     }
-    lane.bring_up(epoch, connection, abilities, clock::now());
+    if !lane.bring_up(epoch, connection, abilities, clock::now()) {
+        return Err(Fault::new(FaultKind::ConnectionLost));
+    }
     pool.wake_sweeper();
     Ok(())
 }

@@ -4,7 +4,7 @@
 //! whether the hold has ended; so none follows its end (R21).
 
 use super::core::{Core, fork_loss};
-use crate::driver::{self, Extending, Granted, HealGate, Route, clock, late_grant};
+use crate::driver::{self, AFTERLIFE, Extending, Granted, HealGate, Route, clock, late_grant};
 use crate::master::{Heard, Key, Reply, Undo};
 use crate::quorum::{ExtendOutcome, Hold, HoldAction, Lease, Loss, Members, Moment, Token};
 use std::fmt;
@@ -12,9 +12,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::Notify;
-
-/// How much longer than its TTL an undo is remembered, for clocks of servers that run late.
-const AFTERLIFE: Duration = Duration::from_secs(1);
 
 /// One held lock.
 pub(crate) struct Cell {
@@ -38,12 +35,21 @@ struct State {
     healing: Members,
     /// SETs of the acquisition that are still unanswered.
     stragglers: Vec<(usize, Reply)>,
+    /// The masters whose SET was unanswered when it was withdrawn.
+    unanswered: Members,
     /// Where the answers to the deletes of earlier releases are noted.
     deletes: Vec<(usize, Heard)>,
     /// When every key of this token must have expired.
     expired_at: Moment,
     /// Where the watchdog's timetable has this hold.
     slot: Option<(Moment, u64)>,
+}
+
+/// Who asked for an extension.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum By {
+    Watchdog,
+    Hand,
 }
 
 /// What a hold is begun with.
@@ -77,6 +83,7 @@ impl Cell {
                 sent: granted.sent,
                 healing: Members::NONE,
                 stragglers: granted.stragglers,
+                unanswered: Members::NONE,
                 deletes: Vec::new(),
                 expired_at: now.plus(lease.ttl()).plus(AFTERLIFE),
                 slot: None,
@@ -104,12 +111,18 @@ impl Cell {
     pub(crate) fn loss(&self) -> Option<Loss> {
         fork_loss(&self.core).or_else(|| {
             // The watchdog may be late; what is past its validity is lost whoever looks.
-            self.lock().hold.poll_loss(clock::now())
+            let mut state = self.lock();
+            let loss = state.hold.poll_loss(clock::now());
+            state.withdraw_if_lost();
+            loss
         })
     }
 
     /// How many masters are known to have granted, late ones included (R10).
     pub(crate) fn grants(&self) -> usize {
+        if fork_loss(&self.core).is_some() {
+            return 0;
+        }
         let mut state = self.lock();
         let State {
             stragglers, grants, ..
@@ -159,9 +172,17 @@ impl Cell {
         self.lock().hold.is_watched()
     }
 
+    /// Whether the longest time to hold leaves room for an extension.
+    pub(crate) fn may_extend(&self) -> bool {
+        self.lock().hold.may_extend(clock::now())
+    }
+
     /// What the watchdog has to do for this hold now.
     pub(crate) fn poll(&self, now: Moment) -> HoldAction {
-        self.lock().hold.poll(now)
+        let mut state = self.lock();
+        let action = state.hold.poll(now);
+        state.withdraw_if_lost();
+        action
     }
 
     /// Makes the lock lost for a reason outside the protocol.
@@ -184,12 +205,14 @@ impl Cell {
     }
 
     /// Sends an extension, unless the hold has ended or is lost.
-    pub(crate) fn send_extension(&self, route: Route, lease: Lease) -> Option<Extending> {
+    pub(crate) fn send_extension(&self, route: Route, lease: Lease, by: By) -> Option<Extending> {
         let mut state = self.lock();
         if !state.hold.is_held(clock::now()) {
             return None;
         }
-        state.hold.handle_extension_begun();
+        if by == By::Watchdog {
+            state.hold.handle_extension_begun();
+        }
         let expired_at = clock::now().plus(lease.ttl()).plus(AFTERLIFE);
         state.expired_at = state.expired_at.max(expired_at);
         Some(Extending::send(
@@ -202,9 +225,12 @@ impl Cell {
     }
 
     /// An extension has ended: the machine hears of it, and the watchdog of the machine.
-    pub(crate) fn handle_extension(self: &Arc<Self>, outcome: ExtendOutcome) {
+    pub(crate) fn handle_extension(self: &Arc<Self>, outcome: ExtendOutcome, by: By) {
         let now = clock::now();
-        self.lock().hold.handle_extension(outcome, now);
+        match by {
+            By::Watchdog => self.lock().hold.handle_extension(outcome, now),
+            By::Hand => self.lock().hold.handle_extension_by_hand(outcome, now),
+        }
         self.core.registry.reschedule(self, now);
         self.tell();
     }
@@ -219,19 +245,19 @@ impl Cell {
         let held = {
             let mut state = self.lock();
             state.hold.end();
-            // Dropping an unanswered SET withdraws it if it was not yet written.
-            let unanswered = state.stragglers.drain(..).map(|(index, _)| index).collect();
+            state.withdraw();
             driver::Held {
                 undo: Undo {
                     key: Arc::clone(&self.key),
                     token: self.token.clone(),
                     until: state.expired_at,
                     heard: None,
+                    refused: 0,
                 },
                 ttl: state.hold.lease().ttl(),
                 route: self.route,
                 sent: state.sent,
-                unanswered,
+                unanswered: state.unanswered,
                 healing: state.healing,
                 earlier: std::mem::take(&mut state.deletes),
             }
@@ -255,6 +281,22 @@ impl Cell {
 
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    /// Once lost, nothing is sent but deletes (R22).
+    fn withdraw_if_lost(&mut self) {
+        if self.hold.loss().is_some() && !self.stragglers.is_empty() {
+            self.withdraw();
+        }
+    }
+
+    /// Dropping an unanswered SET withdraws it if it was not yet written.
+    fn withdraw(&mut self) {
+        for (index, _) in self.stragglers.drain(..) {
+            self.unanswered.insert(index);
+        }
     }
 }
 

@@ -1,13 +1,13 @@
 //! A held lock: what it knows, how it is extended, and how it is let go.
 
-use super::cell::Cell;
+use super::cell::{By, Cell};
 use super::core::Life;
 use super::held::Held;
 use super::parts::Parts;
 use crate::answer::master_answers;
 use crate::driver::{self, Releasing, clock};
 use crate::error::{Error, ErrorKind};
-use crate::quorum::{ExtendOutcome, Lease, Loss, ReleaseOutcome};
+use crate::quorum::{BadInput, ExtendOutcome, Lease, Loss, ReleaseOutcome};
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -33,6 +33,8 @@ pub struct Guard {
     cell: Arc<Cell>,
     /// Set by the first release that was confirmed.
     spent: OnceLock<Released>,
+    /// One release at a time: of two, the second would find what the first has deleted.
+    releasing: tokio::sync::Mutex<()>,
     /// Given up without a release, by `into_parts`.
     given_up: bool,
     life: Arc<Life>,
@@ -43,6 +45,7 @@ impl Guard {
         Self {
             cell,
             spent: OnceLock::new(),
+            releasing: tokio::sync::Mutex::new(()),
             given_up: false,
             life,
         }
@@ -102,7 +105,8 @@ impl Guard {
     /// at that limit drift and the time of the round come off it.
     ///
     /// # Errors
-    /// - [`ErrorKind::BadInput`]: a span of zero, or longer than the longest TTL.
+    /// - [`ErrorKind::BadInput`]: a span of zero, or longer than the longest TTL; or the longest
+    ///   time to hold has passed, after which nothing is extended.
     /// - [`ErrorKind::Lost`]: the lock is no longer ours, or was let go; this is final.
     /// - [`ErrorKind::Unreachable`]: no quorum answered in time; the lock may still be held.
     ///
@@ -110,6 +114,9 @@ impl Guard {
     /// Dropping the future leaves the lock as it is, or longer.
     pub async fn extend(&self, span: Duration) -> Result<Duration, Error> {
         let core = &self.cell.core;
+        if !core.is_forked() && !self.cell.may_extend() {
+            return Err(Error::bad_input(BadInput::PastLongestHold));
+        }
         let lease = core.lease(span)?;
         // What drift and the round itself may take comes on top, as far as it is allowed.
         let overhead = lease
@@ -132,7 +139,7 @@ impl Guard {
                 .wait_for(patience, |pool| pool.is_ready(route))
                 .await;
         }
-        let Some(mut extending) = self.cell.send_extension(route, lease) else {
+        let Some(mut extending) = self.cell.send_extension(route, lease, By::Hand) else {
             return Err(self.lost_error(Vec::new()));
         };
         let mut open = OpenExtension {
@@ -182,6 +189,7 @@ impl Guard {
         if self.cell.core.is_forked() {
             return Err(self.lost_error(Vec::new()));
         }
+        let _one_at_a_time = self.releasing.lock().await;
         if let Some(released) = self.spent.get().copied() {
             return Ok(released);
         }
@@ -269,7 +277,7 @@ struct OpenExtension<'a> {
 
 impl Drop for OpenExtension<'_> {
     fn drop(&mut self) {
-        self.cell.handle_extension(self.outcome);
+        self.cell.handle_extension(self.outcome, By::Hand);
     }
 }
 

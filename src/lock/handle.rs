@@ -25,7 +25,7 @@ const NOMINAL_TTL: Duration = Duration::from_secs(10);
 /// A handle on N independent masters; cheap to clone.
 ///
 /// All clones, and the guards acquired through them, share two connections to each master (the
-/// second once a watchdog extends) and one thread. A handle works from any tokio runtime with
+/// second once a watched lock is held) and one thread. A handle works from any tokio runtime with
 /// its timer and I/O enabled, also after the runtime that built it has ended. The connections
 /// live in the runtime that used the handle first; calls from another one that is alive at the
 /// same time go through the handle's own thread, which costs them a change of threads.
@@ -143,6 +143,7 @@ impl Redlock {
                 token,
                 until,
                 heard: None,
+                refused: 0,
             },
             ttl: NOMINAL_TTL,
             route: core.pool.route(),

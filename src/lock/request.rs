@@ -140,7 +140,7 @@ impl Lock {
                     let grants = granted.grants;
                     let guard = self.guard(core, &order, granted);
                     // Checked again before the hand-over (R8); dropping the guard rolls back.
-                    if guard.remaining() > self.least {
+                    if guard.is_held() && guard.remaining() > self.least {
                         return Ok(guard);
                     }
                     Refusal::too_slow(&core.pool, grants)

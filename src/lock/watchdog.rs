@@ -11,7 +11,7 @@
 //! 3. If the thread ends for another reason than the end of the handle, every hold is lost and
 //!    every new acquisition fails.
 
-use super::cell::Cell;
+use super::cell::{By, Cell};
 use super::core::Core;
 use crate::driver::{Route, clock, drain, supervise, sweep};
 use crate::quorum::{HoldAction, Loss, Moment};
@@ -87,15 +87,20 @@ impl Registry {
     }
 
     /// Gives a hold its place in the timetable, or a new one.
+    ///
+    /// Asked and placed under one lock, so that of two who do it at once the later answer stays.
     pub(crate) fn reschedule(&self, cell: &Arc<Cell>, now: Moment) {
-        match cell.poll(now) {
-            HoldAction::WaitUntil(due) => self.place(cell, Some(due)),
+        let mut timetable = self.lock();
+        let due = match cell.poll(now) {
+            HoldAction::WaitUntil(due) => Some(due),
             // Due at once: the watchdog polls again and acts on it.
-            HoldAction::Extend => self.place(cell, Some(now)),
-            HoldAction::Lose(_) | HoldAction::Over => {
-                self.place(cell, None);
-                cell.tell();
-            }
+            HoldAction::Extend => Some(now),
+            HoldAction::Lose(_) | HoldAction::Over => None,
+        };
+        self.place(&mut timetable, cell, due);
+        drop(timetable);
+        if due.is_none() {
+            cell.tell();
         }
         if self.is_dead() {
             cell.lose(Loss::WatchdogDied);
@@ -104,11 +109,10 @@ impl Registry {
 
     /// Takes a hold out of the timetable.
     pub(crate) fn remove(&self, cell: &Arc<Cell>) {
-        self.place(cell, None);
+        self.place(&mut self.lock(), cell, None);
     }
 
-    fn place(&self, cell: &Arc<Cell>, due: Option<Moment>) {
-        let mut timetable = self.lock();
+    fn place(&self, timetable: &mut Timetable, cell: &Arc<Cell>, due: Option<Moment>) {
         if let Some(old) = cell.slot() {
             timetable.holds.remove(&old);
         }
@@ -237,26 +241,21 @@ async fn watch(core: Arc<Core>) {
 
 /// Does what is due for one hold.
 fn attend(core: &Arc<Core>, cell: &Arc<Cell>, now: Moment) {
-    match cell.poll(now) {
-        HoldAction::WaitUntil(due) => core.registry.place(cell, Some(due)),
-        HoldAction::Extend => {
-            core.pool.want_service();
-            let cell = Arc::clone(cell);
-            if let Some(mut extending) = cell.send_extension(Route::Service, cell.lease()) {
-                core.registry.reschedule(&cell, now);
-                tokio::spawn(async move {
-                    let outcome = extending.outcome().await;
-                    cell.handle_extension(outcome);
-                    extending.heal(&*cell).await;
-                });
-            } else {
-                core.registry.reschedule(&cell, clock::now());
-            }
-        }
-        HoldAction::Lose(_) | HoldAction::Over => {
-            core.registry.place(cell, None);
-            cell.tell();
-        }
+    if cell.poll(now) != HoldAction::Extend {
+        // Not due yet, or over; a loss is told.
+        cell.tell();
+        return core.registry.reschedule(cell, now);
+    }
+    core.pool.want_service();
+    let cell = Arc::clone(cell);
+    let sent = cell.send_extension(Route::Service, cell.lease(), By::Watchdog);
+    core.registry.reschedule(&cell, clock::now());
+    if let Some(mut extending) = sent {
+        tokio::spawn(async move {
+            let outcome = extending.outcome().await;
+            cell.handle_extension(outcome, By::Watchdog);
+            extending.heal(&*cell).await;
+        });
     }
 }
 

@@ -85,9 +85,12 @@ pub(crate) async fn connect(
             identity,
         })
     };
-    tokio::time::timeout(timeout, work)
+    let connected = tokio::time::timeout(timeout, work)
         .await
-        .unwrap_or_else(|_| Err(Fault::with_detail(FaultKind::Timeout, "while connecting")))
+        .unwrap_or_else(|_| Err(Fault::with_detail(FaultKind::Timeout, "while connecting")));
+    // A server may answer a command that it does not know with its words, the password included.
+    let secret = info.redis_settings().password().unwrap_or_default();
+    connected.map_err(|fault| fault.without(secret))
 }
 
 fn config(timeout: Duration) -> AsyncConnectionConfig {

@@ -6,17 +6,20 @@
 
 use super::reply::{Answer, ends_connection};
 use super::{Fault, FaultKind, Key, parse};
-use crate::quorum::{Deletion, Moment, Token};
+use crate::quorum::{Deletion, Mending, Moment, Token};
 use redis::{RedisResult, Value};
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 /// Undos remembered for a master that is away.
 const MOST_OWED: usize = 16_384;
-/// The pause before an undo that the server refused (busy, loading) is sent again.
+/// The first pause before an undo that the server refused (busy, loading) is sent again.
 const REFUSED_AGAIN: Duration = Duration::from_millis(50);
+/// The longest such pause, and the only one where waiting alone mends nothing (no rights).
+const REFUSED_LONG: Duration = Duration::from_secs(2);
 
 /// A compare-and-delete that is owed to a master until `until`.
 #[derive(Clone, Debug)]
@@ -25,12 +28,16 @@ pub(crate) struct Undo {
     pub(crate) token: Token,
     /// When the key must have expired by itself.
     pub(crate) until: Moment,
-    /// Where the answer is noted, for whoever may ask for it later.
+    /// Where it is noted that the key was there, for whoever may ask later.
     pub(crate) heard: Option<Heard>,
+    /// How often a server has refused it.
+    pub(crate) refused: u32,
 }
 
-/// Where the answer to a delete is noted that nobody waits for any more.
-pub(crate) type Heard = Arc<OnceLock<Deletion>>;
+/// Whether any delete of this token has deleted: noted for whoever asks later.
+///
+/// Only that is noted: that nothing was found may be another delete's doing.
+pub(crate) type Heard = Arc<AtomicBool>;
 
 /// An undo that was sent and whose sender no longer waits.
 struct Stray {
@@ -81,6 +88,14 @@ impl Debts {
 
     /// Remembers an undo for later.
     pub(super) fn owe(&mut self, undo: Undo, not_before: Moment) {
+        self.owe_as(undo, not_before, false);
+    }
+
+    fn owe_as(&mut self, undo: Undo, not_before: Moment, copied: bool) {
+        let same = |owed: &Owed| owed.undo.token == undo.token && owed.undo.key == undo.key;
+        if self.has(&undo.key) && self.owed.iter().any(same) {
+            return;
+        }
         if self.owed.len() >= MOST_OWED
             && let Some(oldest) = self.owed.pop_front()
         {
@@ -90,7 +105,7 @@ impl Debts {
         self.owed.push_back(Owed {
             undo,
             not_before,
-            copied: false,
+            copied,
         });
     }
 
@@ -140,7 +155,10 @@ impl Debts {
                     let fault = Fault::from_redis(error);
                     // A key of another type is not our lock: there is nothing to undo.
                     if fault.kind() != FaultKind::WrongType {
-                        self.owe(stray.undo, now.plus(REFUSED_AGAIN));
+                        let pause = refused_pause(&fault, stray.undo.refused);
+                        let mut undo = stray.undo;
+                        undo.refused = undo.refused.saturating_add(1);
+                        self.owe(undo, now.plus(pause));
                     }
                     if lost {
                         settled.broken = Some(fault);
@@ -156,7 +174,7 @@ impl Debts {
         &mut self,
         now: Moment,
         all: bool,
-        send: impl Fn(&Undo) -> Option<Answer>,
+        mut send: impl FnMut(&Undo) -> Option<Answer>,
     ) -> usize {
         let mut sent = 0;
         for _ in 0..self.owed.len() {
@@ -186,11 +204,7 @@ impl Debts {
         let count = strays.len();
         for stray in strays {
             self.forget(&stray);
-            let backed_up = stray.backed_up;
-            self.owe(stray.undo, now);
-            if let Some(owed) = self.owed.back_mut() {
-                owed.copied = backed_up;
-            }
+            self.owe_as(stray.undo, now, stray.backed_up);
         }
         count
     }
@@ -297,14 +311,23 @@ impl Debts {
     }
 }
 
+/// The pause after a refusal: doubling, and long at once where it stays refused.
+fn refused_pause(fault: &Fault, before: u32) -> Duration {
+    match fault.kind().mending() {
+        Mending::Passing => REFUSED_AGAIN
+            .saturating_mul(1 << before.min(10))
+            .min(REFUSED_LONG),
+        Mending::Lasting => REFUSED_LONG,
+    }
+}
+
 impl Stray {
     /// Notes what the delete found, where somebody may ask.
     fn note(&self, value: Value) {
         if let Some(heard) = &self.undo.heard
-            && let Ok(deletion) = parse::delete(&Ok(value))
+            && parse::delete(&Ok(value)).is_ok_and(|found| found == Deletion::Deleted)
         {
-            // An earlier answer is the one that saw the key.
-            heard.get_or_init(|| deletion);
+            heard.store(true, Ordering::Release);
         }
     }
 
@@ -316,64 +339,4 @@ impl Stray {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn undo() -> Undo {
-        Undo {
-            key: Arc::from(&b"k"[..]),
-            token: Token::from_text("t"),
-            until: Moment::from_nanos(1_000),
-            heard: None,
-        }
-    }
-
-    fn silence() -> Answer {
-        Box::pin(std::future::pending())
-    }
-
-    #[test]
-    fn a_key_is_known_for_as_long_as_an_undo_of_it_is_open() {
-        let now = Moment::from_nanos(10);
-        let mut debts = Debts::default();
-        debts.owe(undo(), now);
-        assert!(debts.has(b"k") && !debts.has(b"other"));
-        assert_eq!(debts.take_owed().len(), 1);
-        assert!(!debts.has(b"k"));
-
-        debts.strand(silence(), undo(), now);
-        debts.strand(Box::pin(std::future::ready(Ok(Value::Int(1)))), undo(), now);
-        assert_eq!(debts.settle(now).answered, 1);
-        assert!(debts.has(b"k"), "one is still silent");
-        assert_eq!(debts.backups(now).len(), 1);
-        assert!(
-            !debts.has(b"k") && debts.left() == 0,
-            "its copy counts elsewhere"
-        );
-
-        assert_eq!(debts.end(now), 1);
-        assert!(debts.has(b"k"), "owed to the next connection");
-        assert_eq!(debts.resend(now, true, |_| Some(silence())), 1);
-        assert!(debts.has(b"k"));
-        debts.end(now);
-        debts.forget_expired(Moment::from_nanos(1_000));
-        assert!(!debts.has(b"k") && debts.is_empty());
-    }
-
-    #[test]
-    fn what_a_delete_found_is_noted_where_somebody_may_ask() {
-        let heard = Heard::default();
-        let mut debts = Debts::default();
-        let noted = Undo {
-            heard: Some(Arc::clone(&heard)),
-            ..undo()
-        };
-        debts.strand(
-            Box::pin(std::future::ready(Ok(Value::Int(1)))),
-            noted,
-            Moment::ZERO,
-        );
-        assert_eq!(debts.settle_front(), 1);
-        assert_eq!(heard.get(), Some(&Deletion::Deleted));
-    }
-}
+mod tests;

@@ -144,6 +144,24 @@ impl Fault {
         }
     }
 
+    /// The same fault without this secret, which a server may have repeated (R29).
+    pub(crate) fn without(mut self, secret: &str) -> Self {
+        let contains = |text: &str| !secret.is_empty() && text.contains(secret);
+        if let Some(detail) = self.detail.take() {
+            let told = if contains(&detail) {
+                detail.replace(secret, "***").into()
+            } else {
+                detail
+            };
+            self.detail = Some(told);
+        }
+        let repeated = |source: &Arc<redis::RedisError>| contains(&format!("{source} {source:?}"));
+        if self.source.as_ref().is_some_and(repeated) {
+            self.source = None;
+        }
+        self
+    }
+
     /// Which fault it is.
     pub fn kind(&self) -> FaultKind {
         self.kind

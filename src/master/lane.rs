@@ -19,6 +19,7 @@
 
 use super::debts::Debts;
 use super::link::{Link, State, Unsent};
+use super::stall::Stall;
 use super::{Abilities, Fault, FaultKind, Reply, Undo, delete};
 use crate::quorum::Moment;
 use redis::Cmd;
@@ -26,16 +27,10 @@ use redis::aio::MultiplexedConnection;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use std::task::Waker;
-use std::time::Duration;
 use tokio::sync::Notify;
 
 /// Requests outstanding on one lane. A hung master costs this many small commands of memory.
 const MOST_OUTSTANDING: usize = 8_192;
-/// A lane whose oldest undo is unanswered for so long gets no new SET.
-const STALLED_AFTER: Duration = Duration::from_millis(500);
-/// A lane that has been stalled for so long is given up, and connected anew.
-const GIVEN_UP_AFTER: Duration = Duration::from_secs(10);
-
 /// What a command needs of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
@@ -53,23 +48,15 @@ pub(crate) struct Lane {
     debts: Mutex<Debts>,
     /// Whether the state is [`Link::Up`], to be seen without the lock.
     up: AtomicBool,
-    /// Nothing is answered any more: no new SET is admitted.
-    stalled: AtomicBool,
+    /// Whether nothing is answered any more.
+    stall: Stall,
     outstanding: AtomicUsize,
     /// Counts answers: whether the connection, and the runtime it lives in, still move.
     answered: AtomicU64,
     /// Whether anything may be unanswered or owed, to be seen without the lock.
     indebted: AtomicBool,
-    /// What the sweeper alone remembers from one look to the next.
-    watch: Mutex<Watch>,
     /// Tells the supervisor that the lane went down, or is wanted.
     pub(crate) wake: Notify,
-}
-
-#[derive(Default)]
-struct Watch {
-    stalled_since: Option<Moment>,
-    seen: u64,
 }
 
 /// What a look at a lane found.
@@ -87,14 +74,14 @@ impl Lane {
             state: RwLock::new(State {
                 link: Link::Starting,
                 epoch: 0,
+                ended_early: None,
             }),
             debts: Mutex::default(),
             up: AtomicBool::new(false),
-            stalled: AtomicBool::new(false),
+            stall: Stall::default(),
             outstanding: AtomicUsize::new(0),
             answered: AtomicU64::new(0),
             indebted: AtomicBool::new(false),
-            watch: Mutex::default(),
             wake: Notify::new(),
         })
     }
@@ -170,25 +157,30 @@ impl Lane {
 
     /// The lane has a connection: what is owed goes first.
     ///
-    /// A connection that was begun before the lane was restarted is dropped.
+    /// A connection that was begun before the lane was restarted, or that has ended, is dropped;
+    /// says whether the lane is up with it.
     pub(crate) fn bring_up(
         &self,
         epoch: u64,
         connection: MultiplexedConnection,
         abilities: Abilities,
         now: Moment,
-    ) {
+    ) -> bool {
         let mut state = self.write();
-        if state.epoch != epoch {
-            return;
+        if state.epoch != epoch || state.ended_early == Some(epoch) {
+            return false;
         }
         state.link = Link::Up {
             connection,
             abilities,
         };
-        self.stalled.store(false, Ordering::Release);
-        self.resend(&state, now, true);
+        self.stall.clear();
+        if let Some(fault) = self.resend(&state, now, true) {
+            self.take_down(&mut state, Link::Down(fault), now);
+            return false;
+        }
         self.up.store(true, Ordering::Release);
+        true
     }
 
     /// A connection the lane has is given up, for this reason; a lane that is down stays as it is.
@@ -212,10 +204,15 @@ impl Lane {
     /// The connection of this epoch ended.
     pub(crate) fn end(&self, epoch: u64, fault: Fault, now: Moment) {
         let mut state = self.write();
-        if state.epoch == epoch && state.is_up() {
+        if state.epoch != epoch {
+            return;
+        }
+        if state.is_up() {
             self.take_down(&mut state, Link::Down(fault), now);
             drop(state);
             self.wake.notify_one();
+        } else {
+            state.ended_early = Some(epoch);
         }
     }
 
@@ -236,7 +233,7 @@ impl Lane {
 
     /// Whether nothing is answered here any more.
     pub(crate) fn is_stalled(&self) -> bool {
-        self.stalled.load(Ordering::Acquire)
+        self.stall.is_stalled()
     }
 
     pub(crate) fn is_starting(&self) -> bool {
@@ -274,15 +271,20 @@ impl Lane {
             (state.epoch, settled, debts.oldest(now))
         };
         self.note_answers(settled.answered);
-        let (moved, given_up) = self.note_stall(now, oldest);
+        let (moved, given_up) = self
+            .stall
+            .note(now, self.answered.load(Ordering::Relaxed), oldest);
         let fault = settled
             .broken
             .or_else(|| given_up.then(|| Fault::new(FaultKind::Unresponsive)));
         if let Some(fault) = fault {
             self.end(epoch, fault, now);
         }
-        if !self.stalled.load(Ordering::Acquire) {
-            self.resend(&self.read(), now, false);
+        if !self.stall.is_stalled() {
+            let ended = self.resend(&self.read(), now, false);
+            if let Some(fault) = ended {
+                self.end(epoch, fault, now);
+            }
         }
         let debts = self.debts();
         if debts.is_empty() {
@@ -336,7 +338,7 @@ impl Lane {
     }
 
     fn has_room(&self, room: usize) -> bool {
-        if self.stalled.load(Ordering::Acquire) {
+        if self.stall.is_stalled() {
             return false;
         }
         if self.outstanding.load(Ordering::Relaxed) + room <= MOST_OUTSTANDING {
@@ -347,40 +349,34 @@ impl Lane {
         self.outstanding.load(Ordering::Relaxed) + room <= MOST_OUTSTANDING
     }
 
-    fn resend(&self, state: &State, now: Moment, all: bool) {
+    /// Sends what is owed and due; says if the connection turned out to have ended.
+    fn resend(&self, state: &State, now: Moment, all: bool) -> Option<Fault> {
+        let mut ended = None;
         let send = |undo: &Undo| {
             let build = |abilities| Arc::new(delete(abilities, &undo.key, &undo.token));
-            state.queue(Waker::noop(), build).ok()
+            match state.queue(Waker::noop(), build) {
+                Ok(answer) => {
+                    self.outstanding.fetch_add(1, Ordering::Relaxed);
+                    Some(answer)
+                }
+                Err(Unsent::Ended(fault)) => {
+                    ended = Some(fault);
+                    None
+                }
+                Err(Unsent::Fault(_)) => None,
+            }
         };
-        let sent = self.debts().resend(now, all, send);
-        self.outstanding.fetch_add(sent, Ordering::Relaxed);
+        self.debts().resend(now, all, send);
+        ended
     }
 
     fn take_down(&self, state: &mut State, link: Link, now: Moment) {
         state.epoch += 1;
         state.link = link;
         self.up.store(false, Ordering::Release);
-        self.stalled.store(false, Ordering::Release);
+        self.stall.clear();
         let ended = self.debts().end(now);
         self.outstanding.fetch_sub(ended, Ordering::Relaxed);
-    }
-
-    /// Notices that nothing is answered any more, and that it is again.
-    ///
-    /// Says whether anything moved, and whether the connection is to be given up.
-    fn note_stall(&self, now: Moment, oldest: Option<Duration>) -> (bool, bool) {
-        let mut watch = self.watch.lock().unwrap_or_else(PoisonError::into_inner);
-        let answered = self.answered.load(Ordering::Relaxed);
-        let moved = answered != watch.seen;
-        watch.seen = answered;
-        if moved || oldest.is_none_or(|span| span < STALLED_AFTER) {
-            watch.stalled_since = None;
-            self.stalled.store(false, Ordering::Release);
-            return (moved, false);
-        }
-        let since = *watch.stalled_since.get_or_insert(now);
-        self.stalled.store(true, Ordering::Release);
-        (moved, now.since(since) >= GIVEN_UP_AFTER)
     }
 
     // A panic of ours under a lock cannot leave a lane half changed in a way that matters more

@@ -14,6 +14,8 @@ pub(super) struct State {
     pub(super) link: Link,
     /// Counts connections, so that news of an old one do not end its successor.
     pub(super) epoch: u64,
+    /// The connection of this epoch ended before the lane was brought up with it.
+    pub(super) ended_early: Option<u64>,
 }
 
 pub(super) enum Link {

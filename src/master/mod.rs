@@ -10,6 +10,7 @@ mod fault;
 mod lane;
 mod link;
 mod reply;
+mod stall;
 
 pub use address::MasterAddress;
 pub(crate) use address::same_place;

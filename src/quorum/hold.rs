@@ -30,8 +30,8 @@ pub enum HoldAction {
 /// The life of one held lock.
 ///
 /// Calling order: [`begin`](Self::begin) with what the acquisition gave;
-/// [`poll`](Self::poll) at the moments that it names; for each extension that is sent, asked for
-/// by [`HoldAction::Extend`] or by hand, one [`handle_extension_begun`](Self::handle_extension_begun)
+/// [`poll`](Self::poll) at the moments that it names; for each extension that is sent because of
+/// [`HoldAction::Extend`] one [`handle_extension_begun`](Self::handle_extension_begun)
 /// and one [`handle_extension`](Self::handle_extension); [`end`](Self::end) when the holder lets go.
 #[derive(Clone, Debug)]
 pub struct Hold {
@@ -71,7 +71,7 @@ impl Hold {
         }
     }
 
-    /// An extension was sent, because it was asked for or by hand: none is asked for beside it.
+    /// An extension that was asked for was sent: none is asked for beside it.
     pub fn handle_extension_begun(&mut self) {
         self.under_way = self.under_way.saturating_add(1);
     }
@@ -99,6 +99,23 @@ impl Hold {
                 self.reschedule(now.plus((self.lease.ttl() / 20).max(LEAST_RETRY)));
             }
         }
+    }
+
+    /// An extension by hand ended; it stood beside the watchdog's, and barred none.
+    ///
+    /// It may stay undecided for as long as its caller does not look: the watchdog goes on.
+    pub fn handle_extension_by_hand(&mut self, outcome: ExtendOutcome, now: Moment) {
+        if outcome == ExtendOutcome::Unsure {
+            return;
+        }
+        let under_way = self.under_way;
+        self.handle_extension(outcome, now);
+        self.under_way = under_way;
+    }
+
+    /// Whether the longest time to hold leaves room for an extension.
+    pub fn may_extend(&self, now: Moment) -> bool {
+        self.extend_no_more_at.is_none_or(|end| now < end)
     }
 
     /// Something outside the protocol makes the lock unsure; the first reason stays.

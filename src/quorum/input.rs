@@ -50,6 +50,8 @@ pub enum BadInput {
     },
     /// A token is empty.
     EmptyToken,
+    /// The longest time to hold has passed: nothing is extended any more.
+    PastLongestHold,
 }
 
 impl fmt::Display for BadInput {
@@ -87,6 +89,12 @@ impl fmt::Display for BadInput {
                 "a validity of at least {least:?} was asked for, but this TTL gives at most {most:?}"
             ),
             Self::EmptyToken => write!(f, "the token is empty"),
+            Self::PastLongestHold => {
+                write!(
+                    f,
+                    "the longest time to hold has passed: nothing is extended any more"
+                )
+            }
         }
     }
 }
