@@ -89,6 +89,8 @@ struct World {
     /// When the hold began, after the acquisition.
     since: Moment,
     under_way: u32,
+    /// Whether the present call was the end of one that was under way.
+    answered: bool,
     loss: Option<Loss>,
     told: bool,
     ended: bool,
@@ -111,6 +113,7 @@ impl World {
             now,
             since: now,
             under_way: 0,
+            answered: false,
             loss: None,
             told: false,
             ended: false,
@@ -121,6 +124,7 @@ impl World {
     fn play(&mut self, after: u32, call: Call) -> Result<(), TestCaseError> {
         self.now = self.now.plus(self.setting.lease.ttl() * after / 100);
         let mut most = self.valid_until;
+        self.answered = matches!(call, Call::Answer(_)) && self.under_way > 0;
         match call {
             Call::Poll { sends } => self.poll(sends)?,
             Call::PollLoss => {
@@ -225,6 +229,11 @@ impl World {
         } else if self.ended {
             prop_assert_eq!(hold.loss(), None, "lost after the end");
         }
+        let not_ours = matches!(call, Call::Answer(Answer::NotOurs)) && self.answered;
+        prop_assert!(
+            !not_ours || hold.loss().is_some() || self.ended,
+            "proved lost, and kept"
+        );
         let over = hold.loss().is_some() || self.ended;
         prop_assert!(!over || !hold.is_held(now) && hold.remaining(now).is_zero());
         prop_assert!(over || hold.remaining(now) == now.until(valid_until));
@@ -287,6 +296,27 @@ proptest! {
         prop_assert!(world.told && world.now < world.valid_until);
         world.play(40, Call::Answer(Answer::Extended { share: 100 }))?;
         world.play(0, Call::Poll { sends: true })?;
+    }
+
+    /// R17: an extension is asked for a third of the TTL after the send that proved the validity,
+    /// of the acquisition and then of each extension, however long its answer took.
+    #[test]
+    fn a_watchdog_extends_at_a_third_of_the_ttl(
+        ttl_ms in 60_u64..60_000, took in 0_u32..30, began in ordinary_moment(),
+    ) {
+        let lease = Lease::new(Duration::from_millis(ttl_ms), Drift::default(), LONGEST_TTL).unwrap();
+        let (mut sent, took) = (began, lease.ttl() * took / 100);
+        let mut hold = Hold::begin(lease, lease.valid_until(began), true, None, began.plus(took));
+        prop_assert!(hold.is_watched());
+        for _ in 0..3 {
+            let due = sent.plus(lease.ttl() / 3);
+            prop_assert_eq!(hold.poll(sent.plus(took)), HoldAction::WaitUntil(due));
+            prop_assert_eq!(hold.poll(due), HoldAction::Extend);
+            hold.handle_extension_begun();
+            sent = due;
+            let valid_until = lease.valid_until(sent);
+            hold.handle_extension(ExtendOutcome::Extended { valid_until }, sent.plus(took));
+        }
     }
 
     /// A watchdog whose rounds succeed keeps the lock, whatever is extended by hand beside it.

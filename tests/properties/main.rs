@@ -16,6 +16,7 @@ mod arithmetic;
 mod drawn;
 mod extend;
 mod hold;
+mod input;
 mod release;
 mod tally;
 mod waiting;

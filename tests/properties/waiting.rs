@@ -119,6 +119,8 @@ proptest! {
                 Next::PauseUntil(wake) => {
                     prop_assert!(wake > step.refused, "a pause of nothing");
                     prop_assert!(wake <= end, "a pause beyond the deadline");
+                    let margin = MARGIN.min(step.refused.until(end) / 2);
+                    prop_assert!(wake <= end.minus(margin), "no time for the last answer");
                     let cap = Duration::from_millis(first.max(cap).max(1));
                     prop_assert!(wake.since(step.refused) <= cap);
                     prop_assert!(step.refused < end, "a pause after the deadline");
