@@ -193,7 +193,7 @@ async fn load(redlock: &Redlock, name: &str, span: Duration, watched: &Server) -
     let mut connections = 0;
     while watch.elapsed() < span {
         connections = connections.max(connections_to(watched.port()));
-        tokio::time::sleep(Duration::from_millis(20)).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
     }
     over.store(true, Ordering::Relaxed);
     let mut cycles = 0;

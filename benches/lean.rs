@@ -26,6 +26,8 @@ const BACK_TO_BACK: usize = 20_000;
 const WARM_UP: usize = 20_000;
 const CYCLES: usize = 100_000;
 const TASKS: usize = 64;
+/// Shorter than a master may be silent before it gets no more locks to vote on (500 ms).
+const HICCUP: Duration = Duration::from_millis(400);
 const SOON: Duration = Duration::from_secs(5);
 
 async fn back_to_back(report: &mut Report) {
@@ -73,13 +75,24 @@ async fn distinct(redlock: &Redlock, name: &str, cycles: usize) {
     }
 }
 
+/// Warms up, with a hiccup of one master: what a queue once needed, the allocator keeps.
+async fn warm_up(redlock: &Redlock, fleet: &Fleet) {
+    let hiccup = async {
+        tokio::time::sleep(HICCUP).await;
+        fleet[0].pause();
+        tokio::time::sleep(HICCUP).await;
+        fleet[0].resume();
+    };
+    tokio::join!(distinct(redlock, "warm-up", WARM_UP), hiccup);
+}
+
 async fn many(report: &mut Report) {
     let fleet = Fleet::start(MASTERS);
     let redlock = Redlock::connect(fleet.urls()).await.unwrap();
     // Extended all the time, so that the connections of the watchdog are there as well.
-    let watched = redlock.lock("watched").ttl(Duration::from_millis(300));
+    let watched = redlock.lock("watched").ttl(Duration::from_secs(2));
     let watched = watched.acquire().await.unwrap();
-    distinct(&redlock, "warm-up", WARM_UP).await;
+    warm_up(&redlock, &fleet).await;
     let (resident, watch) = (resident_bytes(), Stopwatch::start());
     distinct(&redlock, "many", CYCLES).await;
     let rate = CYCLES as f64 / watch.elapsed().as_secs_f64();

@@ -7,7 +7,9 @@
 use super::pool::{Answer, Answers, Pool, Route};
 use super::{clock, random};
 use crate::master::{Fault, FaultKind, Key, Need, Reply, Undo, parse, set};
-use crate::quorum::{AcquireOutcome, AcquireRound, Lease, Members, Moment, Token, Vote};
+use crate::quorum::{
+    AcquireOutcome, AcquireRound, Lease, Members, Moment, SHORTEST_TIMEOUT, Token, Vote,
+};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::sync::Arc;
@@ -93,6 +95,7 @@ pub(crate) struct Attempt {
     pool: Arc<Pool>,
     route: Route,
     undo: Undo,
+    began: Moment,
     round: AcquireRound,
     replies: Vec<(usize, Reply)>,
     faults: Vec<(usize, Fault)>,
@@ -133,6 +136,7 @@ impl Attempt {
         let mut attempt = Self {
             pool: Arc::clone(pool),
             route,
+            began,
             round: AcquireRound::begin(
                 &pool.terms,
                 &order.lease,
@@ -245,7 +249,14 @@ impl Attempt {
             });
         }
         let tally = self.round.tally();
-        let timed_out = matches!(outcome, AcquireOutcome::TimedOut | AcquireOutcome::TooSlow);
+        // A wait that our own deadline cut short blames nobody for a silence that was no longer
+        // than any master may need.
+        let silent = clock::now().since(self.began) >= SHORTEST_TIMEOUT;
+        let timed_out = match outcome {
+            AcquireOutcome::TimedOut | AcquireOutcome::TooSlow => true,
+            AcquireOutcome::CutShort => silent,
+            AcquireOutcome::Granted { .. } | AcquireOutcome::Refused => false,
+        };
         Err(Refusal {
             outcome,
             answers: self.answers(timed_out),

@@ -25,6 +25,12 @@ const LAST_PAUSE: Duration = Duration::from_millis(500);
 const LASTING_PAUSE: Duration = Duration::from_secs(5);
 /// How long a connection must last to count as one.
 const PROVEN_AFTER: Duration = Duration::from_secs(1);
+/// How many brief connections in a row are followed by another without a pause: a server that
+/// restarts breaks one, a server that closes on every command breaks all.
+const FREE_RECONNECTIONS: u32 = 3;
+/// The longest pause before the next one: enough that it is no busy loop, little enough that a
+/// network which cuts again and again is still used between its cuts.
+const BRIEF_PAUSE: Duration = Duration::from_millis(20);
 /// How long an undo may take on a connection that serves for nothing else.
 const PAY_TIMEOUT: Duration = Duration::from_millis(500);
 /// How long beyond its own timeout a connection attempt in the application's runtime may take:
@@ -35,9 +41,10 @@ const RUNTIME_GRACE: Duration = Duration::from_millis(500);
 pub(crate) async fn supervise(pool: Arc<Pool>, index: usize, route: Route) {
     let passing = Retry::new(FIRST_PAUSE, LAST_PAUSE);
     let lasting = Retry::new(FIRST_PAUSE, LASTING_PAUSE);
-    let mut retry = passing;
     let lane = Arc::clone(pool.masters[index].lane(route));
     let mut failures = 0_u32;
+    // How many connections in a row ended as soon as they were made.
+    let mut brief = 0_u32;
     let mut up_since = None;
     loop {
         if lane.is_up() || !pool.is_wanted(route) {
@@ -45,27 +52,30 @@ pub(crate) async fn supervise(pool: Arc<Pool>, index: usize, route: Route) {
             pool.changed.notify_waiters();
             continue;
         }
-        // A connection that ends as soon as it is made is a failure, not a success.
-        let brief = up_since
-            .take()
-            .is_some_and(|since| clock::now().since(since) < PROVEN_AFTER);
-        if !brief {
-            let epoch = lane.epoch();
-            match try_once(&pool, &lane, epoch, index, route).await {
-                Ok(()) => {
-                    up_since = Some(clock::now());
-                    pool.changed.notify_waiters();
-                    continue;
-                }
-                Err(fault) => {
-                    retry = match fault.kind().mending() {
-                        Mending::Passing => passing,
-                        Mending::Lasting => lasting,
-                    };
-                    lane.fail(epoch, fault);
-                }
-            }
+        if let Some(since) = up_since.take() {
+            let lasted = clock::now().since(since) >= PROVEN_AFTER;
+            brief = if lasted { 0 } else { brief.saturating_add(1) };
         }
+        if brief > FREE_RECONNECTIONS {
+            let pause = Retry::new(BRIEF_PAUSE, BRIEF_PAUSE).pause(brief, random::draw());
+            tokio::time::sleep(pause).await;
+        }
+        let epoch = lane.begin();
+        let tried = try_once(&pool, &lane, epoch, index, route).await;
+        let fault = match tried {
+            Ok(()) => {
+                failures = 0;
+                up_since = Some(clock::now());
+                pool.changed.notify_waiters();
+                continue;
+            }
+            Err(fault) => fault,
+        };
+        let retry = match fault.kind().mending() {
+            Mending::Passing => passing,
+            Mending::Lasting => lasting,
+        };
+        lane.fail(epoch, fault);
         failures = failures.saturating_add(1);
         pool.changed.notify_waiters();
         let pause = retry.pause(failures, random::draw());

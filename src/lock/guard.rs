@@ -114,7 +114,7 @@ impl Guard {
     /// Dropping the future leaves the lock as it is, or longer.
     pub async fn extend(&self, span: Duration) -> Result<Duration, Error> {
         let core = &self.cell.core;
-        if !core.is_forked() && !self.cell.may_extend() {
+        if self.is_held() && !self.cell.may_extend() {
             return Err(Error::bad_input(BadInput::PastLongestHold));
         }
         let lease = core.lease(span)?;

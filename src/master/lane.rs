@@ -222,9 +222,13 @@ impl Lane {
         self.wake.notify_one();
     }
 
-    /// The number of the connection that comes next, for its own end to name.
-    pub(crate) fn epoch(&self) -> u64 {
-        self.read().epoch
+    /// Another connection is tried: its number, for its own end to name.
+    pub(crate) fn begin(&self) -> u64 {
+        let mut state = self.write();
+        if !state.is_up() {
+            state.epoch += 1;
+        }
+        state.epoch
     }
 
     pub(crate) fn is_up(&self) -> bool {

@@ -129,7 +129,10 @@ async fn case_36_loading_and_busy_pass_by() {
             .collect();
         let lock = redlock.lock("a").wait(secs(20));
         let guard = lock.acquire().await.unwrap();
-        assert_eq!(masters[1].struck(rules[0]), 3, "{text}");
+        // Two of three in the way: it was won when the first of them had said it three times. (The
+        // other may have been connected later, and have said it less often.)
+        let struck = [masters[1].struck(rules[0]), masters[2].struck(rules[1])];
+        assert!(struck.contains(&3), "{text}: {struck:?}");
         assert!(guard.is_held());
         assert_eq!(guard.release().await.unwrap(), Released::WasOurs);
         for master in &masters {

@@ -1,11 +1,11 @@
 //! Locks that change hands: given up as parts, adopted elsewhere, proved before they are believed.
 
-use crate::support::{Network, SOON, is_extension, is_set, ms};
+use crate::support::{Network, SOON, is_extension, is_set, let_go, ms};
 use quorumlock::{ErrorKind, Parts, Released};
 use quorumlock_masters::{Rule, Stopwatch, eventually, pause};
 use std::time::Duration;
 
-const TTL: Duration = ms(600);
+const TTL: Duration = ms(1_500);
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lock_moves_to_another_handle_and_is_extended_there() {
@@ -17,7 +17,7 @@ async fn a_lock_moves_to_another_handle_and_is_extended_there() {
     let parts = guard.into_parts();
     assert_eq!(parts.resource(), b"a");
     assert_eq!(parts.token(), held.token());
-    assert!(parts.validity() > ms(300) && parts.validity() < TTL);
+    assert!(parts.validity() > TTL / 2 && parts.validity() < TTL);
     assert_eq!(parts.fence(), None);
     assert!(!held.is_held() && held.remaining().is_zero());
     assert_eq!(network.holders("a"), [0, 1, 2], "it was released");
@@ -27,12 +27,12 @@ async fn a_lock_moves_to_another_handle_and_is_extended_there() {
     assert_eq!(adopted.token(), held.token());
     drop(first);
     network.clear_logs();
-    let early = tokio::time::timeout(TTL * 3, adopted.lost()).await;
+    let early = tokio::time::timeout(TTL * 2, adopted.lost()).await;
     assert!(early.is_err(), "lost: {early:?}");
     assert!(adopted.is_held());
     assert_eq!(network.holders("a"), [0, 1, 2]);
     let rounds = network.relays[0].log().into_iter().filter(is_extension);
-    assert!(rounds.count() >= 6, "it was not extended at a third");
+    assert!(rounds.count() >= 4, "it was not extended at a third");
     assert_eq!(adopted.release().await.unwrap(), Released::WasOurs);
     network.assert_no_key("a", SOON);
 }
@@ -125,7 +125,7 @@ async fn a_quorum_is_adopted_and_healed() {
     assert!(left > ms(4_000) && left < ms(5_000), "{left:?}");
     assert!(eventually(SOON, || network.holders("a") == [0, 1, 2]));
     assert_eq!(network[2].get("a").unwrap(), b"mine");
-    guard.release().await.unwrap();
+    let_go(&guard).await;
     network.assert_no_key("a", SOON);
 }
 
@@ -146,6 +146,6 @@ async fn an_adoption_that_nobody_answers_leaves_the_lock() {
     pause(ms(200));
     assert_eq!(network.holders("a"), [0, 1, 2], "deleted");
     let guard = redlock.adopt(parts).await.unwrap();
-    guard.release().await.unwrap();
+    let_go(&guard).await;
     network.assert_no_key("a", SOON);
 }

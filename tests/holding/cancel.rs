@@ -1,6 +1,6 @@
 //! Acquisitions dropped at any poll: no key, no task, no mixed-up answer (cases 9, 23).
 
-use crate::support::{Draw, Network, SOON, drop_after, ms};
+use crate::support::{Draw, Network, SOON, drop_after, let_go, ms};
 use quorumlock::{ErrorKind, Redlock, Released};
 use quorumlock_masters::{Fleet, Rule, eventually};
 use std::sync::Arc;
@@ -182,7 +182,7 @@ async fn case_23_a_thousand_drops_mix_up_no_answers() {
     for server in fleet.iter() {
         assert_eq!(server.get("taken").unwrap(), taken.token().as_bytes());
     }
-    taken.release().await.unwrap();
+    let_go(&taken).await;
     let gone = eventually(SOON, || fleet.total_keys() == 0);
     assert!(gone, "left: {:?}", fleet[0].keys());
 }

@@ -1,6 +1,6 @@
 //! The end of a handle: `close` drains and says what is left, the last drop waits a little (R22).
 
-use crate::support::{LATE, Network, SOON, drop_after, ms};
+use crate::support::{LATE, Network, SOON, drop_after, let_go, ms};
 use quorumlock::ErrorKind;
 use quorumlock_masters::{Rule, Stopwatch, pause};
 use std::time::Duration;
@@ -45,13 +45,13 @@ async fn close_drains_what_is_under_way() {
 async fn a_guard_outlives_the_closing() {
     let network = Network::start(3);
     let redlock = network.connect().await;
-    let guard = redlock.lock("a").ttl(ms(600)).acquire().await.unwrap();
+    let guard = redlock.lock("a").ttl(ms(1_500)).acquire().await.unwrap();
     assert!(redlock.close(ms(500)).await.is_empty());
     drop(redlock);
-    tokio::time::sleep(ms(1_200)).await;
+    tokio::time::sleep(ms(2_500)).await;
     assert!(guard.is_held());
     assert_eq!(network.holders("a"), [0, 1, 2]);
-    guard.release().await.unwrap();
+    let_go(&guard).await;
     network.assert_no_key("a", SOON);
 }
 
@@ -67,7 +67,7 @@ async fn closing_ends_a_wait() {
     let told = tokio::time::timeout(ms(1_000), waiter).await.unwrap();
     let error = told.unwrap().unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Closed, "{error}");
-    holder.release().await.unwrap();
+    let_go(&holder).await;
     network.assert_no_key("a", SOON);
 }
 
@@ -141,7 +141,7 @@ async fn the_last_drop_is_quick_when_there_is_nothing_to_wait_for() {
     for _ in 0..5 {
         let redlock = network.connect().await;
         let guard = redlock.lock("a").acquire().await.unwrap();
-        guard.release().await.unwrap();
+        let_go(&guard).await;
         drop(guard);
         network.assert_no_key("a", SOON);
         let watch = Stopwatch::start();

@@ -1,6 +1,6 @@
 //! Releases that are cancelled, cut or unanswered can be repeated (case 14, R21, R22).
 
-use crate::support::{LATE, Network, SOON, is_delete, ms};
+use crate::support::{LATE, Network, SOON, is_delete, let_go, ms};
 use quorumlock::{ErrorKind, Guard, Redlock, Released};
 use quorumlock_masters::{Rule, Stopwatch};
 use std::time::Duration;
@@ -15,21 +15,6 @@ async fn acquire(network: &Network) -> (Redlock, Guard) {
     network.await_everywhere("a");
     network.clear_logs();
     (redlock, guard)
-}
-
-/// Asks again until it is answered.
-async fn release_again(guard: &Guard) -> Released {
-    let watch = Stopwatch::start();
-    loop {
-        match guard.release().await {
-            Ok(released) => return released,
-            Err(error) => {
-                assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
-                assert!(watch.elapsed() < SOON * 2, "never answered: {error}");
-            }
-        }
-        tokio::time::sleep(ms(10)).await;
-    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -66,7 +51,7 @@ async fn case_14_a_release_whose_answers_are_cut_off_can_be_repeated() {
     let (released, ()) = tokio::join!(guard.release(), cutting);
     let error = released.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unreachable, "{error}");
-    let answer = release_again(&guard).await;
+    let answer = let_go(&guard).await;
     assert_eq!(guard.release().await.unwrap(), answer);
     network.assert_no_key("a", Duration::ZERO);
 }
@@ -82,7 +67,7 @@ async fn case_14_a_release_that_never_arrived_can_be_repeated() {
     network.cut();
     network.heal();
     assert_eq!(network.holders("a"), [0, 1, 2], "nothing had arrived");
-    release_again(&guard).await;
+    let_go(&guard).await;
     network.assert_no_key("a", SOON);
 }
 
@@ -132,7 +117,7 @@ async fn a_release_that_nobody_answers_is_an_error_in_time() {
     assert_eq!(error.failed(), 3, "{error}");
     assert!(took >= ms(195) && took <= ms(200) + LATE, "after {took:?}");
     network.heal();
-    assert_eq!(release_again(&guard).await, Released::WasOurs);
+    assert_eq!(let_go(&guard).await, Released::WasOurs);
     network.assert_no_key("a", Duration::ZERO);
     assert!(
         network.sent(is_delete).len() >= 6,

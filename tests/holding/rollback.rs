@@ -1,6 +1,6 @@
 //! What is not handed over leaves no key, however late it is answered (cases 15, 16, R8–R10).
 
-use crate::support::{LATE, Network, SOON, is_delete, is_set, ms};
+use crate::support::{LATE, Network, SOON, is_delete, is_set, let_go, ms};
 use quorumlock::{ErrorKind, Redlock, RunError};
 use quorumlock_masters::{Relay, Rule, Stopwatch, eventually, pause};
 use std::time::Duration;
@@ -29,10 +29,10 @@ async fn case_15_the_rollback_outlives_a_caller_that_gave_up() {
     let cancelled = tokio::time::timeout(ms(10), redlock.lock("a").acquire()).await;
     assert!(cancelled.is_err(), "two slow masters are no quorum");
     for monitor in &servers {
-        let arrived = eventually(ms(480), || !monitor.lines_of("SET").is_empty());
+        let arrived = eventually(SOON, || !monitor.lines_of("SET").is_empty());
         assert!(arrived, "the late SET never came");
     }
-    network.assert_no_key("a", ms(500).saturating_sub(watch.elapsed()));
+    network.assert_no_key("a", (ms(500) + LATE).saturating_sub(watch.elapsed()));
     pause(ms(300));
     network.assert_no_key("a", Duration::ZERO);
 }
@@ -51,8 +51,8 @@ async fn case_15_the_rollback_outlives_an_aborted_task() {
     assert!(sent.is_some());
     task.abort();
     assert!(task.await.unwrap_err().is_cancelled());
-    assert!(eventually(ms(480), || !monitor.lines_of("SET").is_empty()));
-    network.assert_no_key("a", ms(500).saturating_sub(watch.elapsed()));
+    assert!(eventually(SOON, || !monitor.lines_of("SET").is_empty()));
+    network.assert_no_key("a", (ms(500) + LATE).saturating_sub(watch.elapsed()));
     pause(ms(300));
     network.assert_no_key("a", Duration::ZERO);
 }
@@ -68,8 +68,8 @@ async fn case_15_a_set_that_arrives_after_the_release_is_undone() {
     let guard = redlock.lock("a").acquire().await.unwrap();
     assert!(watch.elapsed() < ms(150), "the third was waited for");
     drop(guard);
-    assert!(eventually(ms(480), || !monitor.lines_of("SET").is_empty()));
-    network.assert_no_key("a", ms(500).saturating_sub(watch.elapsed()));
+    assert!(eventually(SOON, || !monitor.lines_of("SET").is_empty()));
+    network.assert_no_key("a", (ms(500) + LATE).saturating_sub(watch.elapsed()));
     pause(ms(300));
     network.assert_no_key("a", Duration::ZERO);
 }
@@ -83,7 +83,7 @@ async fn a_late_grant_counts_for_the_guard() {
     let guard = redlock.lock("a").acquire().await.unwrap();
     assert_eq!(guard.grants(), 2, "decided by the first two");
     assert!(eventually(SOON, || guard.grants() == 3), "never counted");
-    guard.release().await.unwrap();
+    let_go(&guard).await;
     network.assert_no_key("a", SOON);
 }
 
@@ -102,7 +102,7 @@ async fn case_16_masters_whose_answer_is_held_are_undone() {
     assert_eq!(error.failed(), 2, "{error}");
     pause(HOLD.saturating_sub(watch.elapsed()));
     network.heal();
-    network.assert_no_key("a", ms(100));
+    network.assert_no_key("a", ms(100) + LATE);
     for relay in &network.relays {
         let sets = relay.log_of("SET");
         assert_eq!(sets.len(), 1, "{sets:?}");
@@ -132,7 +132,7 @@ async fn case_16_a_set_that_is_held_past_its_rollback_does_not_survive() {
     for monitor in &monitors {
         assert!(eventually(SOON, || !monitor.lines_of("SET").is_empty()));
     }
-    network.assert_no_key("a", ms(150));
+    network.assert_no_key("a", ms(100) + LATE);
     pause(ms(300));
     network.assert_no_key("a", Duration::ZERO);
 }

@@ -1,12 +1,12 @@
 //! Work under a lock: cancelled on loss, its output never lost, its own error first (R18).
 
-use crate::support::{Dropped, LATE, Network, SOON, ms};
+use crate::support::{Dropped, LATE, Network, SOON, let_go, ms};
 use quorumlock::{ErrorKind, Loss, Redlock, RunError};
 use quorumlock_masters::{Rule, Stopwatch, pause};
 use std::fmt;
 use std::time::Duration;
 
-const TTL: Duration = ms(600);
+const TTL: Duration = ms(1_500);
 
 /// Takes the key from the holder on two masters of three.
 fn steal(network: &Network) {
@@ -202,7 +202,7 @@ async fn work_is_not_begun_without_the_lock() {
     let refused = error.not_acquired().unwrap();
     assert_eq!(refused.kind(), ErrorKind::GaveUp, "{refused}");
     assert!(refused.is_held() && !begun.is_set());
-    holder.release().await.unwrap();
+    let_go(&holder).await;
     network.assert_no_key("a", SOON);
 }
 
@@ -221,6 +221,6 @@ async fn a_dropped_run_drops_the_work_and_releases() {
     assert!(!network.sent(crate::support::is_delete).is_empty());
     let again = redlock.lock("a").try_acquire().await.unwrap();
     assert!(again.remaining() > Duration::ZERO);
-    again.release().await.unwrap();
+    let_go(&again).await;
     network.assert_no_key("a", SOON);
 }
