@@ -87,6 +87,7 @@ async fn an_expired_lock_is_not_adopted_and_not_created() {
     let parts = lock.acquire().await.unwrap().into_parts();
     network.assert_no_key("a", ms(400));
     network.clear_logs();
+    let parts = parts.ttl(ms(5_000));
     let error = redlock.adopt(parts).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Lost, "{error}");
     pause(ms(400));

@@ -20,7 +20,7 @@ use std::time::Duration;
 /// Within this time an undo that nothing hinders is done, on a busy machine too.
 pub(crate) const SOON: Duration = ms(1_500);
 /// How late a wake-up may be on a busy machine.
-pub(crate) const LATE: Duration = ms(250);
+pub(crate) const LATE: Duration = ms(400);
 
 pub(crate) const fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)

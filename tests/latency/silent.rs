@@ -1,6 +1,6 @@
 //! One master that is silent or dead costs the others nothing, and is not flooded (case 21).
 
-use crate::{SOON, alone, ms};
+use crate::{LATE, SOON, alone, ms};
 use quorumlock::{Redlock, Released};
 use quorumlock_masters::{Fleet, Relay, Stopwatch, eventually};
 use std::time::Duration;
@@ -114,7 +114,10 @@ fn case_21_a_stopped_master_slows_nothing() {
             if serves {
                 break;
             }
-            assert!(watch.elapsed() < ms(1_000), "it does not serve again");
+            assert!(
+                watch.elapsed() < ms(1_000) + LATE,
+                "it does not serve again"
+            );
         }
         assert!(eventually(SOON, || third.fleet.total_keys() == 0));
     });
@@ -137,7 +140,10 @@ fn case_21_a_dead_master_slows_nothing() {
             if serves {
                 break;
             }
-            assert!(watch.elapsed() < ms(1_500), "it does not serve again");
+            assert!(
+                watch.elapsed() < ms(1_500) + LATE,
+                "it does not serve again"
+            );
         }
         assert!(eventually(SOON, || third.fleet.total_keys() == 0));
     });

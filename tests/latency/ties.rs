@@ -5,9 +5,9 @@ use quorumlock::{ErrorKind, Redlock};
 use quorumlock_masters::{Fleet, Stopwatch};
 use std::time::Duration;
 
-const TTL: Duration = ms(2_000);
+const TTL: Duration = ms(20_000);
 /// The per-master timeout that follows from the TTL.
-const TIMEOUT: Duration = ms(200);
+const TIMEOUT: Duration = ms(1_000);
 
 /// One try where this many of the masters are taken by somebody else and this many are silent.
 async fn one_try(masters: usize, taken: usize, silent: usize) -> (ErrorKind, Duration) {

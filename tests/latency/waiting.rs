@@ -1,6 +1,6 @@
 //! Waits end when they were told to, say who was in the way, and load nobody (cases 25, 27).
 
-use crate::{LATE, SOON, alone, ms};
+use crate::{SOON, alone, ms};
 use quorumlock::{ErrorKind, Redlock};
 use quorumlock_masters::{Fleet, Server, Stopwatch, eventually, pause};
 use std::time::Duration;
@@ -26,7 +26,7 @@ async fn gives_up_in_time(redlock: &Redlock) -> quorumlock::Error {
     times.sort();
     assert!(times[0] >= ms(280), "back too early: {times:?}");
     assert!(times[2] <= ms(320), "back too late: {times:?}");
-    assert!(times[4] <= PATIENCE + LATE, "back too late: {times:?}");
+    assert!(times[4] < ms(1_000), "it paused to the end: {times:?}");
     last.unwrap()
 }
 
@@ -88,7 +88,7 @@ fn case_25_the_last_try_wins_what_became_free() {
             drop(guard);
             // A busy machine may be late for a last try of 10 ms.
             won += u32::from(waiter.await.unwrap().is_ok());
-            assert!(watch.elapsed() <= PATIENCE + LATE);
+            assert!(watch.elapsed() < ms(1_000), "it paused to the end");
             fleet.assert_no_key("a", SOON);
         }
         assert!(won > 0, "no last try won");
