@@ -143,14 +143,13 @@ impl ExtendRound {
                 missing: self.missing.len(),
                 foreign: self.foreign.len(),
             })
-        } else if now >= self.deadline {
-            Some(ExtendOutcome::Unsure)
         } else {
+            // A denial is a proof at any time; a quorum of grants only before the deadline.
             match self.tally.standing() {
-                Standing::Won => Some(ExtendOutcome::Extended {
+                Standing::Won if now < self.deadline => Some(ExtendOutcome::Extended {
                     valid_until: self.valid_until,
                 }),
-                Standing::Lost => Some(ExtendOutcome::Unsure),
+                Standing::Won | Standing::Lost => Some(ExtendOutcome::Unsure),
                 Standing::Open => None,
             }
         };
