@@ -116,13 +116,26 @@ fn a_dead_master_is_told_and_a_dead_set_is_replaced() {
     assert_eq!(stop(Some(&dir)).unwrap().len(), 2);
 }
 
+/// When a process was started, as the kernel counts.
+fn start_time(pid: u32) -> Option<String> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let fields = stat.rsplit(')').next()?;
+    fields.split_whitespace().nth(19).map(str::to_owned)
+}
+
 #[test]
 fn a_stranger_with_the_recorded_number_is_left_alone() {
     let parent = tempfile::tempdir().unwrap();
     let dir = parent.path().join("masters");
     let _stop = Stop(&dir);
     let ours = start(1, Some(&dir)).unwrap().masters[0].clone();
-    let stranger = Server::start();
+    // Start times are told in hundredths of a second: the stranger must not share ours.
+    let stranger = loop {
+        let stranger = Server::start();
+        if start_time(stranger.pid()) != start_time(ours.pid) {
+            break stranger;
+        }
+    };
     let file = dir.join("masters.json");
     let genuine = fs::read_to_string(&file).unwrap();
     let forged = genuine
