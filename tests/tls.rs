@@ -3,6 +3,11 @@
 //! The application installs the crypto provider, since rustls comes without one.
 
 #![cfg(feature = "tls")]
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a helper of a test fails by panicking"
+)]
 
 use quorumlock::{FaultKind, Redlock, Released, redis};
 use quorumlock_masters::{Server, TlsFiles};
