@@ -4,7 +4,7 @@
 //! an aborted task) drops the attempt, and an attempt that was not handed over undoes itself on
 //! its lanes, which outlive it (R9).
 
-use super::pool::{Answer, Answers, Pool, Route};
+use super::pool::{Answer, Answers, Pool, Route, answers};
 use super::{clock, random};
 use crate::master::{Fault, FaultKind, Key, Need, Reply, Undo, parse, set};
 use crate::quorum::{
@@ -279,22 +279,7 @@ impl Attempt {
     }
 
     fn answers(&self, timed_out: bool) -> Answers {
-        let tally = self.round.tally();
-        (0..self.pool.masters.len())
-            .map(|index| {
-                if tally.granted().contains(index) {
-                    Answer::Granted
-                } else if tally.denied().contains(index) {
-                    Answer::Denied
-                } else if let Some((_, fault)) = self.faults.iter().find(|(at, _)| *at == index) {
-                    Answer::Failed(fault.clone())
-                } else if timed_out {
-                    Answer::Failed(Fault::new(FaultKind::Timeout))
-                } else {
-                    Answer::Unanswered
-                }
-            })
-            .collect()
+        answers(self.round.tally(), &self.faults, timed_out)
     }
 }
 

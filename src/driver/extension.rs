@@ -1,8 +1,8 @@
 //! One extension on the wire: compare-and-extend on all masters, and healing (R16).
 
 use super::clock;
-use super::pool::{Answer, Answers, Pool, Route};
-use crate::master::{Fault, FaultKind, Key, Need, Reply, extend, parse, set};
+use super::pool::{Answers, Pool, Route, answers};
+use crate::master::{Fault, Key, Need, Reply, extend, parse, set};
 use crate::quorum::{ExtendOutcome, ExtendRound, Extension, Lease, Token};
 use std::future::poll_fn;
 use std::pin::pin;
@@ -93,22 +93,7 @@ impl Extending {
     /// Every master's answer: granted is extended, denied is missing or somebody else's.
     pub(crate) fn answers(&self) -> Answers {
         let timed_out = clock::now() >= self.round.deadline();
-        let tally = self.round.tally();
-        (0..self.pool.masters.len())
-            .map(|index| {
-                if tally.granted().contains(index) {
-                    Answer::Granted
-                } else if tally.denied().contains(index) {
-                    Answer::Denied
-                } else if let Some((_, fault)) = self.faults.iter().find(|(at, _)| *at == index) {
-                    Answer::Failed(fault.clone())
-                } else if timed_out {
-                    Answer::Failed(Fault::new(FaultKind::Timeout))
-                } else {
-                    Answer::Unanswered
-                }
-            })
-            .collect()
+        answers(self.round.tally(), &self.faults, timed_out)
     }
 
     async fn wait(&mut self, done: impl Fn(&Self) -> bool, gate: Option<&dyn HealGate>) {

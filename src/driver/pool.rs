@@ -2,7 +2,7 @@
 
 use super::clock;
 use crate::master::{Fault, FaultKind, Identity, Lane, Undo};
-use crate::quorum::{Members, Moment, Terms};
+use crate::quorum::{Members, Moment, Tally, Terms};
 use redis::ConnectionInfo;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
@@ -59,6 +59,24 @@ pub(crate) enum Answer {
 
 /// Every master's answer, in the order of the list.
 pub(crate) type Answers = Vec<Answer>;
+
+/// What a round reports of every master; where time is up, who is silent has failed.
+pub(crate) fn answers(tally: &Tally, faults: &[(usize, Fault)], timed_out: bool) -> Answers {
+    let answer = |index| {
+        if tally.granted().contains(index) {
+            Answer::Granted
+        } else if tally.denied().contains(index) {
+            Answer::Denied
+        } else if let Some((_, fault)) = faults.iter().find(|(at, _)| *at == index) {
+            Answer::Failed(fault.clone())
+        } else if timed_out {
+            Answer::Failed(Fault::new(FaultKind::Timeout))
+        } else {
+            Answer::Unanswered
+        }
+    };
+    (0..tally.masters()).map(answer).collect()
+}
 
 /// The masters of one handle.
 pub(crate) struct Pool {

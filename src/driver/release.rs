@@ -4,7 +4,7 @@
 //! their answers any more: a dropped future neither stops nor loses one.
 
 use super::clock;
-use super::pool::{Answer, Answers, Pool, Route};
+use super::pool::{Answer, Answers, Pool, Route, answers};
 use crate::master::{Deletes, Fault, FaultKind, Heard, Lane, Need, Reply, Undo, parse};
 use crate::quorum::{Deletion, Members, ReleaseOutcome, ReleaseRound};
 use std::future::poll_fn;
@@ -253,22 +253,11 @@ impl Releasing {
 
     /// Every master's answer: granted is deleted, denied is not ours.
     pub(crate) fn answers(&self, outcome: ReleaseOutcome) -> Answers {
-        let tally = self.round.tally();
-        (0..self.pool.masters.len())
-            .map(|index| {
-                if tally.granted().contains(index) {
-                    Answer::Granted
-                } else if tally.denied().contains(index) {
-                    Answer::Denied
-                } else if let Some((_, fault)) = self.faults.iter().find(|(at, _)| *at == index) {
-                    Answer::Failed(fault.clone())
-                } else if outcome == ReleaseOutcome::Unconfirmed {
-                    Answer::Failed(Fault::new(FaultKind::Timeout))
-                } else {
-                    Answer::Unanswered
-                }
-            })
-            .collect()
+        answers(
+            self.round.tally(),
+            &self.faults,
+            outcome == ReleaseOutcome::Unconfirmed,
+        )
     }
 }
 

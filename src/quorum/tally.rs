@@ -97,6 +97,11 @@ impl Tally {
             || self.failed.contains(master)
     }
 
+    /// How many masters are configured.
+    pub fn masters(&self) -> usize {
+        self.masters
+    }
+
     /// The masters that granted.
     pub fn granted(&self) -> Members {
         self.granted
